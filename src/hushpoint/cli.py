@@ -1,0 +1,196 @@
+"""The command line."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from functools import wraps
+from typing import Annotated, Any
+
+import typer
+
+from hushpoint._version import __version__
+
+app = typer.Typer(
+    add_completion=False,
+    no_args_is_help=True,
+    help="Private optimisation as noisy fixed-point iteration, with guarantees that hold.",
+)
+
+Method = Annotated[str, typer.Argument(help="A function of hushpoint.methods, for example private_admm.")]
+Parameters = Annotated[
+    list[str] | None, typer.Argument(metavar="[NAME=VALUE]...", help="Its arguments, for example steps=20 gamma=10.")
+]
+Items = Annotated[int, typer.Option(help="Number of items: records, or users.")]
+Features = Annotated[int, typer.Option(help="Number of features.")]
+Loss = Annotated[str, typer.Option(help="squared, logistic, huber, smoothed_hinge, absolute or quantile.")]
+RowNorm = Annotated[float | None, typer.Option(help="Declared bound on the length of a row.")]
+Clip = Annotated[float | None, typer.Option(help="Bound on the gradient of a row (truncated loss).")]
+Ridge = Annotated[float, typer.Option(help="Strength of an L2 regulariser.")]
+RowsPerUser = Annotated[int | None, typer.Option(help="Rows of each user, if items are users.")]
+Delta = Annotated[float, typer.Option(help="The delta of (epsilon, delta).")]
+View = Annotated[str | None, typer.Option(help="final, iterates, messages or network.")]
+Adjacency = Annotated[str | None, typer.Option(help="replace-one or zero-out.")]
+Unit = Annotated[str | None, typer.Option(help="user or record.")]
+Published = Annotated[bool, typer.Option("--allow-published", help="Accept bounds of the paper that are not proved.")]
+AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
+
+
+def _plainly(command: Callable[..., None]) -> Callable[..., None]:
+    """Show a ValueError as the sentence it is, without a traceback."""
+
+    @wraps(command)
+    def wrapped(*args: Any, **options: Any) -> None:
+        try:
+            command(*args, **options)
+        except ValueError as error:
+            typer.echo(f"Error: {error}", err=True)
+            raise typer.Exit(2) from None
+
+    return wrapped
+
+
+def _show_version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(f"hushpoint {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def _options(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_show_version, is_eager=True, help="Print the version and stop.")
+    ] = False,
+) -> None:
+    """Private optimisation as noisy fixed-point iteration, with guarantees that hold."""
+
+
+@app.command()
+@_plainly
+def account(
+    method: Method,
+    parameters: Parameters = None,
+    *,
+    items: Items,
+    features: Features = 1,
+    loss: Loss = "logistic",
+    row_norm: RowNorm = None,
+    clip: Clip = None,
+    ridge: Ridge = 0.0,
+    rows_per_user: RowsPerUser = None,
+    delta: Delta = 1e-5,
+    view: View = None,
+    adjacency: Adjacency = None,
+    unit: Unit = None,
+    allow_published: Published = False,
+    as_json: AsJson = False,
+) -> None:
+    """Say what a viewer learns from a run, without any data.
+
+    Example: hushpoint account private_admm steps=20 gamma=10 noise_std=0.3 --items 1000 --row-norm 1
+    """
+    problem = _declared(items, features, loss, row_norm, clip, ridge, rows_per_user)
+    plan = _make(method, problem, _parsed(parameters))
+    guarantee = plan.guarantee(delta, view, adjacency, unit, allow_published=allow_published)
+    typer.echo(json.dumps(guarantee.to_dict(), indent=2) if as_json else str(guarantee))
+
+
+@app.command()
+@_plainly
+def calibrate(
+    method: Method,
+    parameters: Parameters = None,
+    *,
+    epsilon: Annotated[float, typer.Option(help="The epsilon that may be spent.")],
+    items: Items,
+    features: Features = 1,
+    loss: Loss = "logistic",
+    row_norm: RowNorm = None,
+    clip: Clip = None,
+    ridge: Ridge = 0.0,
+    rows_per_user: RowsPerUser = None,
+    delta: Delta = 1e-5,
+    view: View = None,
+    adjacency: Adjacency = None,
+    unit: Unit = None,
+    as_json: AsJson = False,
+) -> None:
+    """Find the noise that a budget asks for, without any data.
+
+    Example: hushpoint calibrate private_admm steps=20 gamma=10 --epsilon 1 --items 1000 --row-norm 1
+    """
+    from hushpoint.privacy.guarantee import Budget
+
+    problem = _declared(items, features, loss, row_norm, clip, ridge, rows_per_user)
+    budget = Budget(epsilon, delta, view, adjacency, unit)  # type: ignore[arg-type]
+    plan = _make(method, problem, {**_parsed(parameters), "budget": budget})
+    guarantee, noise_std = plan.guarantee(delta), plan.parameters["noise_std"]
+    if as_json:
+        typer.echo(json.dumps({"noise_std": noise_std, "guarantee": guarantee.to_dict()}, indent=2))
+    else:
+        typer.echo(f"noise_std = {noise_std!r}\n{guarantee}")
+
+
+@app.command()
+@_plainly
+def demo(
+    items: Annotated[int, typer.Option(help="Number of records.", min=20)] = 1000,
+    features: Annotated[int, typer.Option(help="Number of features.", min=8)] = 64,
+    seed: Annotated[int, typer.Option(help="Seed of the data and of the noise.", min=0)] = 0,
+) -> None:
+    """Run every method on a synthetic Lasso, without and with noise, and print how close each comes."""
+    from hushpoint.experiments.tour import run_tour
+
+    run_tour(items, features, seed)
+
+
+def _declared(
+    items: int,
+    features: int,
+    loss: str,
+    row_norm: float | None,
+    clip: float | None,
+    ridge: float,
+    rows_per_user: int | None,
+) -> Any:
+    from hushpoint.problem import Problem
+    from hushpoint.regularizers import L2
+
+    return Problem.declared(
+        items,
+        features,
+        loss,
+        L2(ridge) if ridge else None,
+        row_norm=row_norm,
+        clip=clip,
+        rows_per_item=rows_per_user,
+    )
+
+
+def _make(method: str, problem: Any, arguments: dict[str, Any]) -> Any:
+    from hushpoint import methods
+
+    if method not in methods.__all__:
+        raise ValueError(f"method is {method!r}. Choose one of: {', '.join(methods.__all__)}.")
+    try:
+        return getattr(methods, method)(problem, **arguments)
+    except TypeError as error:
+        raise ValueError(f"{error}. Pass its arguments as NAME=VALUE.") from None
+
+
+def _parsed(parameters: list[str] | None) -> dict[str, Any]:
+    arguments: dict[str, Any] = {}
+    for entry in parameters or []:
+        name, equals, text = entry.partition("=")
+        if not equals:
+            raise ValueError(f"parameter is {entry!r}. Write NAME=VALUE, for example steps=20.")
+        try:
+            arguments[name] = json.loads(text)
+        except json.JSONDecodeError:
+            arguments[name] = text
+    return arguments
+
+
+def main() -> None:
+    """Entry point of ``hushpoint``."""
+    app()

@@ -1,0 +1,285 @@
+"""Algorithm 1: the only loop. It knows blocks, messages and noise, and nothing of privacy."""
+
+from __future__ import annotations
+
+import signal
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, nullcontext
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hushpoint.noise import Source, source_for
+
+if TYPE_CHECKING:
+    from hushpoint.plan import Plan
+    from hushpoint.privacy.guarantee import Guarantee
+
+Array = NDArray[np.float64]
+Indices = NDArray[np.int64]
+Callback = Callable[[int, Array], Any]
+Status = Literal["finished", "stopped", "interrupted"]
+
+
+@dataclass
+class State:
+    """Where a run stands. Private where blocks carry no noise: never publish it, publish the model.
+
+    ``shared`` is what the messages made; ``public`` is its last release; ``participations`` counts moves of each block.
+    """
+
+    shared: Array
+    public: Array
+    blocks: Array
+    participations: Indices
+    fingerprint: str
+    steps: int = 0
+    position: int = -1
+    tail_start: int = 0
+    tail_sum: Array = field(default_factory=lambda: np.zeros(0))
+    seed: int | None = None
+
+    def save(self, path: str | Path) -> None:
+        """Write the state to one file, whole or not at all."""
+        target = Path(path)
+        partial = target.with_name(target.name + ".partial")
+        with partial.open("wb") as file:
+            np.savez(
+                file,
+                allow_pickle=False,
+                **{name: np.asarray(value) for name, value in self._record().items()},
+            )
+        partial.replace(target)
+
+    @staticmethod
+    def load(path: str | Path) -> State:
+        """The state that ``save`` wrote."""
+        with np.load(path, allow_pickle=False) as file:
+            record: dict[str, Any] = {name: file[name] for name in file.files}
+        seed = str(record.pop("seed"))
+        for name, kind in {"steps": int, "position": int, "tail_start": int, "fingerprint": str}.items():
+            record[name] = kind(record[name])
+        return State(**record, seed=int(seed) if seed else None)
+
+    def _record(self) -> dict[str, Any]:
+        return {**self.__dict__, "seed": "" if self.seed is None else str(self.seed)}
+
+    def copy(self) -> State:
+        """A state of its own, so that a run never changes the one it was given."""
+        arrays: dict[str, Any] = {
+            name: value.copy() for name, value in self.__dict__.items() if isinstance(value, np.ndarray)
+        }
+        return replace(self, **arrays)
+
+
+@dataclass(frozen=True)
+class Result:
+    """What a run gives: the model to publish, its guarantee, how it was reached, and the state to continue from."""
+
+    model: Array
+    status: Status
+    history: dict[str, Any]
+    state: State = field(repr=False)
+    plan: Plan = field(repr=False)
+    guarantee: Guarantee | None = None
+
+
+class RunFailed(RuntimeError):
+    """A step failed. ``state`` is where the run stood before it, or None if the step had begun to change it."""
+
+    def __init__(self, message: str, state: State | None) -> None:
+        super().__init__(message)
+        self.state = state
+
+
+def run(
+    plan: Plan,
+    *,
+    seed: int | None = None,
+    progress: bool = False,
+    history: bool | Literal["models"] = False,
+    state: State | None = None,
+    callback: Callback | None = None,
+) -> Result:
+    """Run a plan; see ``Plan.run``."""
+    operator = plan.operator
+    if operator.needs_rows and (plan.problem is None or not plan.problem.has_rows):
+        raise ValueError("the plan has no rows: its problem is declared. Bind data with plan.on(Problem(X, y, ...)).")
+    if history is True and plan.problem is None:
+        raise ValueError("history is True and the plan has no problem to take the objective of. Pass history='models'.")
+    current = _begin(plan, state, seed)
+    source = source_for(current.seed)
+    data = operator.prepare(plan.problem.rows if operator.needs_rows and plan.problem else None)
+    target = plan.steps if current.steps < plan.steps else current.steps + plan.steps
+    _open_tail(plan, current, target)
+    record: dict[str, list[Any]] = {"step": []}
+    status: Status = "finished"
+    z = operator.release(current.public)
+    model = operator.model(z)
+    with _progress_bar(progress, plan, current.steps, target) as advance, _held_interrupt() as interrupted:
+        while current.steps < target:
+            _step(plan, data, source, current, z)
+            z = operator.release(current.public)
+            model = operator.model(z)
+            if plan.tail_average is not None and current.steps > current.tail_start:
+                current.tail_sum += model
+            _remember(record, history, plan, current.steps, model)
+            advance()
+            if interrupted():
+                status = "interrupted"
+                break
+            if callback is not None and callback(current.steps, model):
+                status = "stopped"
+                break
+    if plan.tail_average is not None and current.steps > current.tail_start:
+        model = current.tail_sum / (current.steps - current.tail_start)
+    return Result(model, status, {name: np.array(values) for name, values in record.items()}, current, plan)
+
+
+def _begin(plan: Plan, state: State | None, seed: int | None) -> State:
+    if state is not None:
+        if state.fingerprint != plan.fingerprint():
+            raise ValueError(
+                "state belongs to another plan. Continue it with the plan that made it (steps may differ)."
+            )
+        # A secure run goes on with a fresh key; a seeded one with its own seed, at addresses it has not drawn yet.
+        return replace(state.copy(), seed=state.seed if seed is None else seed)
+    return _fresh(plan, plan.fingerprint(), seed)
+
+
+def _fresh(plan: Plan, fingerprint: str, seed: int | None) -> State:
+    shared, blocks = plan.operator.start()
+    return State(shared, shared, blocks, np.zeros(plan.operator.blocks, dtype=np.int64), fingerprint, seed=seed)
+
+
+def _open_tail(plan: Plan, state: State, target: int) -> None:
+    """Where the tail average begins: in the last fraction of the plan's steps."""
+    start = target - max(1, round((plan.tail_average or 0) * plan.steps))
+    if state.tail_start != start or state.tail_sum.size == 0:
+        state.tail_start = max(start, state.steps)
+        state.tail_sum = np.zeros(plan.operator.model(plan.operator.release(state.public)).shape)
+
+
+def _step(plan: Plan, data: Any, source: Source, state: State, z: Array) -> None:
+    """One update of Algorithm 1 from the public point z, on the state."""
+    operator, noise, step = plan.operator, plan.noise, state.steps
+    relaxation = plan.relaxation_at(step)
+    chosen, resting, position = choose(plan, source, step, state.position, state.participations)
+    total = np.zeros(operator.message_size)
+    if operator.rests_with_noise and resting.size:
+        idle = _kick(plan, source, resting, step)
+        total += 0.0 if idle is None else relaxation * idle.sum(axis=0)
+    changed = False
+    for part in _parts(chosen, operator.blocks, operator.chunk):
+        kick = _kick(plan, source, part, step)
+        multiplicity = None if operator.multiplicity is None else operator.multiplicity[part]
+        try:
+            block, summed = operator.move(data, part, state.blocks[part], z, relaxation, kick, multiplicity)
+        except RuntimeError as error:
+            raise RunFailed(f"step {step + 1}: {error}", None if changed else state) from error
+        state.blocks[part] = block
+        changed = True
+        total += summed
+    if noise.place == "sum" and noise.std > 0:
+        total += source.normals("sum", [0], step, operator.message_size, noise.std)[0]
+    state.shared = operator.combine(state.shared, total, chosen, relaxation)
+    state.public = state.shared
+    if noise.place == "release" and noise.std > 0:
+        state.public = state.shared + source.normals("release", [0], step, len(state.shared), noise.std)[0]
+    if chosen is None:
+        state.participations += 1
+    else:
+        state.participations[chosen] += 1
+    state.position = position
+    state.steps += 1
+
+
+def choose(
+    plan: Plan, source: Source, step: int, position: int, participations: Indices
+) -> tuple[Indices | None, Indices, int]:
+    """Who moves in a step (None: all), who is drawn but rests at its cap, and where a walk then stands."""
+    chosen = plan.schedule.draw(step, source, position)
+    if chosen is not None and len(chosen):
+        position = int(chosen[-1])
+    if plan.schedule.cap is None:
+        return chosen, np.zeros(0, dtype=np.int64), position
+    everyone = np.arange(plan.operator.blocks) if chosen is None else chosen
+    free = participations[everyone] < plan.schedule.cap
+    return everyone[free], everyone[~free], position
+
+
+def _parts(chosen: Indices | None, blocks: int, chunk: int | None) -> Iterator[Indices | slice]:
+    """The chosen blocks in chunks: slices where all move, so that nothing is copied."""
+    count = blocks if chosen is None else len(chosen)
+    size = count if chunk is None else chunk
+    for start in range(0, count, max(1, size)):
+        if chosen is not None:
+            yield chosen[start : start + size]
+        else:
+            yield slice(None) if size >= blocks else slice(start, min(start + size, blocks))
+
+
+def _kick(plan: Plan, source: Source, part: Indices | slice, step: int) -> Array | None:
+    """Noise kept in the blocks, plus errors; None where there is neither."""
+    noisy = plan.noise.place == "block" and plan.noise.std > 0
+    if not noisy and plan.errors is None:
+        return None
+    members = np.arange(plan.operator.blocks)[part] if isinstance(part, slice) else part
+    size = plan.operator.message_size
+    kick = source.normals("block", members, step, size, plan.noise.std) if noisy else np.zeros((len(members), size))
+    if plan.errors is not None:
+        kick += plan.errors(step, members, size)
+    return kick
+
+
+def _remember(record: dict[str, list[Any]], history: bool | str, plan: Plan, step: int, model: Array) -> None:
+    if history is False:
+        return
+    record["step"].append(step)
+    if history is True:
+        record.setdefault("objective", []).append(plan.objective(model))
+    elif history == "models":
+        record.setdefault("models", []).append(model)
+    else:
+        raise ValueError(f"history is {history!r}. Pass False, True (the objective) or 'models'.")
+
+
+@contextmanager
+def _progress_bar(show: bool, plan: Plan, done: int, target: int) -> Iterator[Callable[[], None]]:
+    if not show:
+        yield lambda: None
+        return
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+    with Progress(*columns) as bar:
+        task = bar.add_task(plan.method or plan.operator.name, completed=done, total=target)
+        yield lambda: bar.advance(task)
+
+
+@contextmanager
+def _held_interrupt() -> Iterator[Callable[[], bool]]:
+    """Hold Ctrl-C back until the step is whole; a second one goes through at once."""
+    if threading.current_thread() is not threading.main_thread():
+        with nullcontext():
+            yield lambda: False
+        return
+    before = signal.getsignal(signal.SIGINT)
+    pressed = False
+
+    def hold(number: int, frame: Any) -> None:
+        nonlocal pressed
+        pressed = True
+        signal.signal(signal.SIGINT, before)
+
+    if before is not None:
+        signal.signal(signal.SIGINT, hold)
+    try:
+        yield lambda: pressed
+    finally:
+        if before is not None:
+            signal.signal(signal.SIGINT, before)

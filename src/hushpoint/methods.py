@@ -1,0 +1,509 @@
+"""The methods of the paper and ours, each a thin assembly of operator, schedule and noise."""
+
+from __future__ import annotations
+
+import math
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from hushpoint import regularizers
+from hushpoint._checks import (
+    require_choice,
+    require_count,
+    require_flag,
+    require_nonnegative,
+    require_positive,
+    shown,
+)
+from hushpoint.noise import Noise, Place
+from hushpoint.operators.admm import GeneralADMM
+from hushpoint.operators.base import Operator
+from hushpoint.operators.consensus import AnchoredADMM, ConsensusADMM, StatelessProx, SummedADMM
+from hushpoint.operators.gradient import CoordinateGradient, Gradient
+from hushpoint.plan import Plan, checked_relaxation
+from hushpoint.privacy.guarantee import Budget
+from hushpoint.problem import Facts, Problem
+from hushpoint.regularizers import Regularizer
+from hushpoint.schedules import (
+    Cyclic,
+    EveryBlock,
+    FixedSample,
+    OneBlock,
+    Permuted,
+    PoissonSample,
+    Schedule,
+    walk_on,
+)
+
+__all__ = [
+    "anchored_admm",
+    "centralized_admm",
+    "decentralized_admm",
+    "dp_cd",
+    "dp_sgd",
+    "federated_admm",
+    "private_admm",
+    "stateless_walk",
+]
+
+Relaxation = float | Sequence[float]
+
+
+def dp_sgd(
+    problem: Problem,
+    steps: int,
+    step_size: float | Sequence[float],
+    sample_prob: float = 1.0,
+    *,
+    noise_std: float | None = None,
+    budget: Budget | None = None,
+    sample_size: int | None = None,
+    tail_average: float | None = None,
+) -> Plan:
+    """Noisy proximal gradient descent, on all items or on a sample (DP-SGD).
+
+    ``z <- prox_{g r}(z - g (G + eta))`` with G the mean gradient over items, or the sum over a sample divided by its
+    expected size, and ``eta`` normal of standard deviation ``noise_std``. Gradients are bounded by ``Problem(clip=)``
+    or by the loss and ``row_norm``.
+
+    Parameters
+    ----------
+    step_size : float or sequence of float
+        The step g; one number, or one per step.
+    sample_prob : float
+        Probability with which each item joins the sample of a step, independently. 1: all items.
+    sample_size : int, optional
+        Sample exactly so many items instead, without replacement.
+    noise_std : float
+        Standard deviation of the noise on the mean gradient.
+    tail_average : float, optional
+        Return the mean model of this last fraction of the steps.
+    """
+    parameters = _given(locals())
+    facts = problem.facts
+    if sample_size is not None and sample_prob != 1.0:
+        raise ValueError(f"sample_size is {sample_size} and sample_prob is {sample_prob}. Pass one of them.")
+    schedule = _sampled(facts.items, sample_size, sample_prob)
+    sampled = _expected_sample(schedule)
+    largest, ratio = _steps_as_relaxation(step_size, steps)
+    operator = Gradient(facts, largest, sampled)
+    level = _Level(noise_std, budget, "sum", scale=sampled)
+    return _plan(problem, parameters, operator, schedule, level, steps, ratio, tail_average)
+
+
+def dp_cd(
+    problem: Problem,
+    steps: int,
+    step_size: float | Sequence[float] | None = None,
+    *,
+    noise_std: float | None = None,
+    budget: Budget | None = None,
+    tail_average: float | None = None,
+) -> Plan:
+    """Noisy proximal coordinate descent (DP-CD): one uniformly drawn coordinate a step.
+
+    Parameters
+    ----------
+    step_size : float or sequence of float, optional
+        Default ``1/(loss smoothness * row_norm^2)``, never from the data.
+    noise_std : float
+        Standard deviation of the noise on that coordinate of the mean gradient.
+    tail_average : float, optional
+        Return the mean model of this last fraction of the steps.
+    """
+    parameters = _given(locals())
+    facts = problem.facts
+    if step_size is None:
+        if not np.isfinite(facts.smoothness):
+            raise ValueError(
+                f"step_size is not given and has no default: the {facts.loss.name} loss has no smoothness bound "
+                "or row_norm is not declared. Pass step_size=g, or row_norm=R on Problem with a smooth loss."
+            )
+        step_size = 1 / facts.smoothness
+    largest, ratio = _steps_as_relaxation(step_size, steps)
+    operator = CoordinateGradient(facts, largest)
+    level = _Level(noise_std, budget, "sum", scale=facts.items)
+    return _plan(problem, parameters, operator, OneBlock(facts.width), level, steps, ratio, tail_average)
+
+
+def private_admm(
+    problem: Problem,
+    steps: int,
+    gamma: float,
+    relaxation: Relaxation = 0.5,
+    *,
+    noise_std: float | None = None,
+    budget: Budget | None = None,
+    A: ArrayLike | None = None,
+    B: ArrayLike | None = None,
+    c: ArrayLike | None = None,
+    penalty: Regularizer | None = None,
+    ridge_in_loss: bool = True,
+    tolerance: float | None = None,
+    tail_average: float | None = None,
+) -> Plan:
+    """General private ADMM with one block (Algorithm 5): the prox of the whole data set, noise of the model's size.
+
+    Minimises ``f(x) + g(z)`` subject to ``A x + B z = c``, by default ``x = z``. f is the weighted mean of the losses,
+    plus the quadratic part of the regulariser; g is the rest of it, or ``penalty``.
+
+    Parameters
+    ----------
+    gamma : float
+        Step of the proxes.
+    relaxation : float or sequence of float
+        The lambda of Algorithm 1, in (0, 1].
+    noise_std : float
+        The sigma of Algorithm 1.
+    A, B : arrays, optional
+        Matrices of full column rank; default identity and minus identity.
+    c : array, optional
+        Default 0.
+    penalty : Regularizer, optional
+        g, where it is not the regulariser of the problem (which must then be zero or a ridge).
+    ridge_in_loss : bool
+        Whether the quadratic part of the regulariser sits in f, where it makes the sensitivity smaller, or in g.
+    tolerance : float, optional
+        Certified distance of a computed ``A x`` from the exact one; enters the sensitivity. Default 1e-6 L gamma/n.
+    tail_average : float, optional
+        Return the mean model of this last fraction of the steps.
+    """
+    parameters = _given(locals())
+    rest, ridge = _split_ridge(problem.facts, ridge_in_loss)
+    if penalty is not None:
+        if not isinstance(penalty, Regularizer):
+            raise ValueError(f"penalty is {shown(penalty)}. Pass an object of hushpoint.regularizers such as L1(0.1).")
+        if rest.smoothness != 0:
+            raise ValueError(
+                f"penalty is {penalty!r} and the problem has the regularizer {problem.regularizer!r}. "
+                "Pass the penalty alone; only a ridge may stay on the problem."
+            )
+        rest = penalty
+    operator = GeneralADMM(problem.facts, gamma, rest, ridge, A, B, c, tolerance, extra_penalty=penalty is not None)
+    level = _Level(noise_std, budget, "block")
+    return _plan(problem, parameters, operator, EveryBlock(1), level, steps, relaxation, tail_average)
+
+
+def centralized_admm(
+    problem: Problem,
+    steps: int,
+    gamma: float,
+    relaxation: Relaxation = 0.5,
+    *,
+    noise_std: float | None = None,
+    budget: Budget | None = None,
+    schedule: Literal["all", "cyclic", "permuted", "single"] | int = "all",
+    clip_residual: float | None = None,
+    ridge_in_loss: bool = False,
+    tolerance: float | None = None,
+    tail_average: float | None = None,
+) -> Plan:
+    """Centralized consensus ADMM, one block per item (Algorithm 2).
+
+    Parameters
+    ----------
+    steps : int
+        Number of noisy updates; with "cyclic", "permuted" and "single" each moves one block.
+    schedule : {"all", "cyclic", "permuted", "single"} or int
+        All blocks at every step; one in a fixed order; one in an order drawn anew on each pass; one drawn
+        uniformly; or a uniformly drawn subset of so many.
+    noise_std : float
+        The sigma of Algorithm 1.
+    clip_residual : float, optional
+        The paper's clip of ``x - z``. Not non-expansive; prefer ``Problem(clip=)``.
+    ridge_in_loss : bool
+        Whether the quadratic part of the regulariser sits in every item's loss instead of in r.
+    gamma, relaxation, tolerance, tail_average
+        As in ``private_admm``.
+    """
+    parameters = _given(locals())
+    facts = problem.facts
+    chosen: Schedule
+    if isinstance(schedule, str):
+        require_choice("schedule", schedule, ("all", "cyclic", "permuted", "single"))
+        kinds = {"all": EveryBlock, "cyclic": Cyclic, "permuted": Permuted, "single": OneBlock}
+        chosen = kinds[schedule](facts.items)  # type: ignore[abstract]
+    else:
+        remedy = f"Pass 'all', 'cyclic', 'permuted', 'single', or a subset size from 1 to {facts.items}."
+        chosen = FixedSample(facts.items, require_count("schedule", schedule, most=facts.items, remedy=remedy))
+    operator = _consensus(facts, gamma, ridge_in_loss, clip_residual, tolerance)
+    level = _Level(noise_std, budget, "block")
+    return _plan(problem, parameters, operator, chosen, level, steps, relaxation, tail_average)
+
+
+def federated_admm(
+    problem: Problem,
+    rounds: int,
+    gamma: float,
+    relaxation: Relaxation = 0.5,
+    *,
+    sample_size: int | None = None,
+    sample_prob: float | None = None,
+    noise: Literal["clients", "sum"] = "clients",
+    noise_std: float | None = None,
+    budget: Budget | None = None,
+    clip_residual: float | None = None,
+    participation_cap: int | None = None,
+    ridge_in_loss: bool = False,
+    tolerance: float | None = None,
+    tail_average: float | None = None,
+) -> Plan:
+    """Federated consensus ADMM (Algorithm 3), carrying ``zhat`` rather than z between rounds.
+
+    Parameters
+    ----------
+    sample_size, sample_prob : int or float, optional
+        Users of a round: a subset of fixed size, or each with a probability. Neither: all of them.
+    noise : {"clients", "sum"}
+        "clients": each user adds noise of standard deviation ``noise_std`` (sigma) to its block and message, and trusts
+        nobody. "sum": a trusted server adds noise of standard deviation ``noise_std`` to the sum of messages, which
+        must be bounded by ``clip_residual``.
+    clip_residual : float, optional
+        The paper's clip of ``x - z``.
+    participation_cap : int, optional
+        Public bound on the rounds that one user takes part in; users stop there.
+    gamma, relaxation, ridge_in_loss, tolerance, tail_average
+        As in ``centralized_admm``.
+    """
+    parameters = _given(locals())
+    require_choice("noise", noise, ("clients", "sum"))
+    facts = problem.facts
+    if sample_size is not None and sample_prob is not None:
+        raise ValueError(f"sample_size is {sample_size} and sample_prob is {sample_prob}. Pass one of them.")
+    schedule = _sampled(facts.items, sample_size, 1.0 if sample_prob is None else sample_prob, participation_cap)
+    if noise == "clients":
+        operator: Operator = _consensus(facts, gamma, ridge_in_loss, clip_residual, tolerance)
+        level = _Level(noise_std, budget, "block")
+    else:
+        if clip_residual is None:
+            raise ValueError(
+                "noise is 'sum' and clip_residual is None. Pass clip_residual=C, which bounds each message."
+            )
+        rest, ridge = _split_ridge(facts, ridge_in_loss)
+        operator = SummedADMM(facts, gamma, rest, ridge, clip_residual, tolerance)
+        level = _Level(noise_std, budget, "sum")
+    return _plan(problem, parameters, operator, schedule, level, rounds, relaxation, tail_average)
+
+
+def decentralized_admm(
+    problem: Problem,
+    hops: int,
+    gamma: float,
+    relaxation: Relaxation = 0.5,
+    *,
+    graph: Any = "complete",
+    noise_std: float | None = None,
+    budget: Budget | None = None,
+    clip_residual: float | None = None,
+    participation_cap: int | None = None,
+    ridge_in_loss: bool = False,
+    tolerance: float | None = None,
+    tail_average: float | None = None,
+) -> Plan:
+    """Fully decentralized consensus ADMM (Algorithm 4): a token with ``zhat`` walks from user to user.
+
+    Parameters
+    ----------
+    graph : "complete" or networkx graph
+        Who may hand the token to whom; "complete": uniformly to anyone, the holder included. The nodes of a graph are
+        the users in sorted order.
+    participation_cap : int, optional
+        Public bound on the contributions of one user; at its cap a user passes the token on unchanged.
+    gamma, relaxation, noise_std, clip_residual, ridge_in_loss, tolerance, tail_average
+        As in ``centralized_admm``.
+    """
+    parameters = _given(locals())
+    schedule = walk_on(graph, problem.items, participation_cap)
+    parameters["graph"] = "complete" if schedule.neighbours is None else [list(row) for row in schedule.neighbours]
+    operator = _consensus(problem.facts, gamma, ridge_in_loss, clip_residual, tolerance)
+    level = _Level(noise_std, budget, "block")
+    return _plan(problem, parameters, operator, schedule, level, hops, relaxation, tail_average)
+
+
+def anchored_admm(
+    problem: Problem,
+    rounds: int,
+    gamma: float,
+    relaxation: Relaxation = 0.5,
+    *,
+    sample_prob: float = 1.0,
+    sample_size: int | None = None,
+    noise_std: float | None = None,
+    budget: Budget | None = None,
+    radius: float | None = None,
+    tolerance: float | None = None,
+    tail_average: float | None = None,
+) -> Plan:
+    """Consensus ADMM with a trusted aggregator: blocks without noise near the public point, fresh noise a release.
+
+    Parameters
+    ----------
+    sample_prob, sample_size : float or int, optional
+        Users of a round: each with a probability, or a subset of fixed size.
+    noise_std : float
+        Standard deviation of the noise on each released mean.
+    radius : float, optional
+        How far a block may be from the public point. Default gamma L, which at relaxation 1/2 never clips.
+    gamma, relaxation, tolerance, tail_average
+        As in ``centralized_admm``.
+    """
+    parameters = _given(locals())
+    if sample_size is not None and sample_prob != 1.0:
+        raise ValueError(f"sample_size is {sample_size} and sample_prob is {sample_prob}. Pass one of them.")
+    schedule = _sampled(problem.items, sample_size, sample_prob)
+    operator = AnchoredADMM(problem.facts, gamma, problem.regularizer, 0.0, radius, tolerance)
+    level = _Level(noise_std, budget, "release")
+    return _plan(problem, parameters, operator, schedule, level, rounds, relaxation, tail_average)
+
+
+def stateless_walk(
+    problem: Problem,
+    hops: int,
+    gamma: float,
+    relaxation: Relaxation = 0.5,
+    *,
+    graph: Any = "complete",
+    noise_std: float | None = None,
+    budget: Budget | None = None,
+    participation_cap: int | None = None,
+    tolerance: float | None = None,
+    tail_average: float | None = None,
+) -> Plan:
+    """A walk whose users keep nothing: ``z <- z + 2 lambda (prox_{gamma f_i}(z) - z) + lambda eta``.
+
+    With a constant gamma it settles near the optimum, not at it, as stochastic gradient descent does.
+
+    Parameters
+    ----------
+    graph, participation_cap
+        As in ``decentralized_admm``; a user at its cap adds noise and leaves its prox step out.
+    gamma, relaxation, noise_std, tolerance, tail_average
+        As in ``centralized_admm``. The regulariser must be zero or a ridge: it sits inside every user's prox.
+    """
+    parameters = _given(locals())
+    schedule = walk_on(graph, problem.items, participation_cap)
+    parameters["graph"] = "complete" if schedule.neighbours is None else [list(row) for row in schedule.neighbours]
+    operator = StatelessProx(problem.facts, gamma, tolerance)
+    level = _Level(noise_std, budget, "block")
+    return _plan(problem, parameters, operator, schedule, level, hops, relaxation, tail_average)
+
+
+@dataclass(frozen=True)
+class _Level:
+    """How much noise: a standard deviation as the caller counts it (times ``scale`` it is the Noise's), or a budget."""
+
+    noise_std: float | None
+    budget: Budget | None
+    place: Place
+    scale: float = 1.0
+
+    def __post_init__(self) -> None:
+        if (self.noise_std is None) == (self.budget is None):
+            both = "neither is given" if self.budget is None else "both are given"
+            raise ValueError(
+                f"noise_std is {self.noise_std!r} and budget is {self.budget!r}: {both}. Pass noise_std=s (0 for a run "
+                "without privacy) or budget=Budget(epsilon, delta)."
+            )
+        if self.noise_std is not None:
+            require_nonnegative("noise_std", self.noise_std)
+        elif not isinstance(self.budget, Budget):
+            raise ValueError(f"budget is {self.budget!r}. Pass hushpoint.Budget(epsilon, delta).")
+
+
+def _plan(
+    problem: Problem,
+    parameters: dict[str, Any],
+    operator: Operator,
+    schedule: Schedule,
+    level: _Level,
+    steps: int,
+    relaxation: Relaxation,
+    tail_average: float | None,
+) -> Plan:
+    require_count(next(name for name in ("steps", "rounds", "hops") if name in parameters), steps)
+    plan = Plan(
+        operator,
+        schedule,
+        Noise(level.scale * (1.0 if level.noise_std is None else level.noise_std), level.place),
+        steps=steps,
+        relaxation=checked_relaxation(relaxation, steps),
+        tail_average=tail_average,
+        facts=problem.facts,
+        method=parameters.pop("method"),
+        parameters=parameters,
+        budget=level.budget,
+        problem=problem,
+    )
+    if level.budget is None:
+        return plan
+    from hushpoint.privacy.calibration import calibrated_std
+
+    least = calibrated_std(plan, level.budget)
+    noise_std = least / level.scale
+    while noise_std * level.scale < least:  # rounding must not take noise away
+        noise_std = math.nextafter(noise_std, math.inf)
+    kept = {name: value for name, value in parameters.items() if name != "budget"}
+    return replace(plan, noise=Noise(noise_std * level.scale, level.place), parameters={**kept, "noise_std": noise_std})
+
+
+def _given(arguments: dict[str, Any]) -> dict[str, Any]:
+    """The arguments of a call as JSON can hold them, and the name of the method; what methods share is checked here."""
+    if not isinstance(arguments["problem"], Problem):
+        raise ValueError(f"problem is a {type(arguments['problem']).__name__}. Pass a hushpoint.Problem.")
+    for name in ("steps", "rounds", "hops"):
+        if name in arguments:
+            require_count(name, arguments[name])
+    if arguments.get("participation_cap") is not None:
+        require_count("participation_cap", arguments["participation_cap"])
+    if "ridge_in_loss" in arguments:
+        require_flag("ridge_in_loss", arguments["ridge_in_loss"])
+    record = {name: _plain(value) for name, value in arguments.items() if name != "problem" and value is not None}
+    record["method"] = sys._getframe(1).f_code.co_name
+    return record
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, Regularizer):
+        return regularizers.to_dict(value)
+    if isinstance(value, (np.ndarray, np.generic)):
+        return value.tolist()
+    return list(value) if isinstance(value, tuple) else value
+
+
+def _consensus(
+    facts: Facts, gamma: float, ridge_in_loss: bool, clip_residual: float | None, tolerance: float | None
+) -> ConsensusADMM:
+    rest, ridge = _split_ridge(facts, ridge_in_loss)
+    return ConsensusADMM(facts, gamma, rest, ridge, clip_residual, tolerance)
+
+
+def _split_ridge(facts: Facts, ridge_in_loss: bool) -> tuple[Regularizer, float]:
+    return facts.regularizer.quadratic() if ridge_in_loss else (facts.regularizer, 0.0)
+
+
+def _sampled(items: int, sample_size: int | None, sample_prob: float, cap: int | None = None) -> Schedule:
+    if sample_size is not None:
+        return FixedSample(items, sample_size, cap=cap)
+    schedule = PoissonSample(items, sample_prob, cap=cap)
+    return EveryBlock(items, cap=cap) if sample_prob == 1 else schedule
+
+
+def _expected_sample(schedule: Schedule) -> float:
+    if isinstance(schedule, FixedSample):
+        return float(schedule.size)
+    return schedule.prob * schedule.blocks if isinstance(schedule, PoissonSample) else float(schedule.blocks)
+
+
+def _steps_as_relaxation(step_size: float | Sequence[float], steps: int) -> tuple[float, Relaxation]:
+    """The largest step size, and each step's share of it: a gradient step is a relaxed one."""
+    if isinstance(step_size, (Sequence, np.ndarray)) and not isinstance(step_size, str):
+        sizes = [require_positive("step_size", size) for size in step_size]
+        if len(sizes) != steps:
+            raise ValueError(f"step_size has {len(sizes)} entries for {steps} steps. Pass one number, or one per step.")
+        return max(sizes), tuple(size / max(sizes) for size in sizes)
+    return require_positive("step_size", step_size), 1.0

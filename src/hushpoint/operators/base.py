@@ -1,0 +1,133 @@
+"""The shape of every method: release a public point, move where the data is, combine what arrives."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hushpoint.certificates import Certificate
+from hushpoint.problem import Rows
+
+Array = NDArray[np.float64]
+Indices = NDArray[np.int64]
+
+
+class Operator(ABC):
+    """A non-expansive map R over blocks, split into what happens where.
+
+    One step is ``z = release(shared)``; for every chosen block ``block, message = local(data, chosen, block, z, ...)``
+    where the data is; ``shared = combine(shared, sum of messages, ...)`` where the messages arrive, which needs only
+    their sum. ``chosen`` indexes the items of ``data``.
+    """
+
+    name: str = "operator"
+    family: str = "one block"  # which rows of the accounting table speak of it
+    blocks: int = 1
+    block_size: int = 0  # 0: nothing is kept where the data is
+    message_size: int = 0
+    needs_rows: bool = True
+    takes_many_points: bool = False  # whether release, local, combine and model take one point per row
+    rests_with_noise: bool = False  # at its participation cap a block still adds noise
+    chunk: int | None = None  # blocks to move at a time, to keep temporaries small; None: all
+    multiplicity: Array | None = None  # how often the message of a block counts in the sum; None: once
+
+    def prepare(self, rows: Rows | None) -> Any:
+        """What ``local`` needs of the rows, computed once."""
+        return rows
+
+    @abstractmethod
+    def start(self) -> tuple[Array, Array]:
+        """The public start: what is shared, and the blocks."""
+
+    def release(self, shared: Array) -> Array:
+        """The public point that the next step starts from."""
+        return shared
+
+    @abstractmethod
+    def local(
+        self,
+        data: Any,
+        chosen: Indices | slice,
+        block: Array,
+        z: Array,
+        relaxation: float,
+        kick: Array | None,
+    ) -> tuple[Array, Array]:
+        """New blocks and messages of the chosen blocks, a row each; ``kick`` is noise plus error, added to R."""
+
+    def move(
+        self,
+        data: Any,
+        chosen: Indices | slice,
+        block: Array,
+        z: Array,
+        relaxation: float,
+        kick: Array | None,
+        multiplicity: Array | None,
+    ) -> tuple[Array, Array]:
+        """New blocks and the sum of the messages, each counted with its multiplicity."""
+        block, messages = self.local(data, chosen, block, z, relaxation, kick)
+        return block, messages.sum(axis=0) if multiplicity is None else multiplicity @ messages
+
+    @abstractmethod
+    def combine(self, shared: Array, total: Array, chosen: Indices | None, relaxation: float) -> Array:
+        """What is shared after the messages, summed with their multiplicities, have arrived."""
+
+    def model(self, z: Array) -> Array:
+        """The model at a public point."""
+        return z
+
+    def extra_objective(self, model: Array) -> float:
+        """What the operator minimises beyond the objective of the problem."""
+        return 0.0
+
+    def step_lipschitz(self, relaxation: float) -> float | None:
+        """Lipschitz constant of the relaxed map when every block moves."""
+        tau = self.certificate(relaxation).lipschitz
+        return None if tau is None else 1 - relaxation * (1 - tau)
+
+    @abstractmethod
+    def certificate(self, relaxation: float) -> Certificate:
+        """The promises of one step."""
+
+
+class FixedPoint(Operator):
+    """One block and no split: write ``apply``, and ``certificate`` if there is to be a guarantee.
+
+    This is the class to start from for an operator of one's own; the data, if any, is held by the operator itself.
+    """
+
+    name = "fixed point"
+    needs_rows = False
+
+    def __init__(self, size: int) -> None:
+        self.block_size = self.message_size = size
+
+    @abstractmethod
+    def apply(self, point: Array) -> Array:
+        """R at a point."""
+
+    def start(self) -> tuple[Array, Array]:
+        return np.zeros(self.block_size), np.zeros((1, self.block_size))
+
+    def local(
+        self,
+        data: Any,
+        chosen: Indices | slice,
+        block: Array,
+        z: Array,
+        relaxation: float,
+        kick: Array | None,
+    ) -> tuple[Array, Array]:
+        target = self.apply(block[0])[None, :]
+        message = relaxation * (target - block if kick is None else target + kick - block)
+        return block + message, message
+
+    def combine(self, shared: Array, total: Array, chosen: Indices | None, relaxation: float) -> Array:
+        return shared + total
+
+    def certificate(self, relaxation: float) -> Certificate:
+        return Certificate(None, missing=(f"{type(self).__name__} has no certificate. Write certificate().",))

@@ -1,0 +1,60 @@
+"""Certificates and tolerances that the proximal operators share."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hushpoint._checks import require_positive
+from hushpoint.certificates import Certificate
+from hushpoint.problem import Facts
+
+Array = NDArray[np.float64]
+
+
+def item_certificate(
+    facts: Facts, lipschitz: float | None, table: dict[tuple[str, str], Any], because: Any, missing: Any
+) -> Certificate:
+    """A certificate for items; where an item is one row, a record and a user are the same thing."""
+    table = dict(table)
+    if facts.rows_per_item is None:
+        for adjacency in ("replace-one", "zero-out"):
+            if ("user", adjacency) in table:
+                table["record", adjacency] = table["user", adjacency]
+    return Certificate(lipschitz, table, tuple(because), tuple(missing))
+
+
+def prox_certificate(
+    lipschitz: float | None, moved: Array, facts: Facts, tolerance: float, because: list[str]
+) -> Certificate:
+    """Sensitivity of R whose prox moves by ``moved`` for a whole item, and by its share for one row of it."""
+    slack = 4 * tolerance
+    if tolerance:
+        because = [*because, f"proxes are solved to {tolerance:g}"]
+    record = moved / facts.row_counts
+    table = {
+        ("user", "replace-one"): moved + slack,
+        ("user", "zero-out"): moved / 2 + slack,
+        ("record", "replace-one"): record + slack,
+        ("record", "zero-out"): record / 2 + slack,
+    }
+    return Certificate(lipschitz, table, tuple(because))
+
+
+def require_smooth(facts: Facts, what: str) -> None:
+    if math.isinf(facts.loss.smoothness):
+        raise ValueError(
+            f"loss is {facts.loss.name!r}, which has a kink, and {what} needs curvature. Use its smoothed form "
+            "(hp.losses.Huber(transition) or hp.losses.Quantile(level, smoothing)), or items of one row."
+        )
+
+
+def stated_tolerance(tolerance: float | None, scale: float) -> float:
+    """The stated distance of a computed prox from the exact one; 1e-6 of the scale by default."""
+    if tolerance is not None:
+        return require_positive("tolerance", tolerance)
+    # Without a gradient bound there is no guarantee to protect: solve to near rounding.
+    return 1e-6 * scale if math.isfinite(scale) else 1e-10

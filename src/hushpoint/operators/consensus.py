@@ -1,0 +1,282 @@
+"""Consensus ADMM, one block per item: noise in the blocks, on the sum or on each release; and a stateless walk."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hushpoint._checks import require_nonnegative, require_positive
+from hushpoint.certificates import Certificate
+from hushpoint.operators.base import Operator
+from hushpoint.operators.bounds import item_certificate, prox_certificate, require_smooth, stated_tolerance
+from hushpoint.operators.prox import CHUNK, ItemsProx, RowProx
+from hushpoint.operators.splitting import reflection_lipschitz
+from hushpoint.problem import Facts, Rows
+from hushpoint.regularizers import Regularizer
+
+Array = NDArray[np.float64]
+Indices = NDArray[np.int64]
+
+
+class ConsensusADMM(Operator):
+    """Consensus ADMM over items: ``min sum_i w_i f_i(x_i) + r(z)`` subject to ``x_i = z`` (Algorithms 2, 3 and 4).
+
+    Block i is u_i, what is shared is ``zhat``, the weighted mean of the blocks, and ``z = prox_{gamma r}(zhat)``.
+    ``R_i(u) = u_i + 2 (x_i - z)`` with ``x_i = prox_{gamma f_i}(2 z - u_i)``. Messages are increments of blocks.
+    Promises: one participation moves R_i by at most ``4 L gamma/(1 + gamma ridge) + 4 tolerance`` for the item (the
+    first term divided by its number of rows for one row of it), or ``4 clip_residual``; Lipschitz with the constant
+    of the reflected prox of ridge plus loss in the weighted norm, the other factor being 1.
+    """
+
+    name = "consensus ADMM"
+    family = "consensus"
+    takes_many_points = True
+
+    def __init__(
+        self,
+        facts: Facts,
+        gamma: float,
+        penalty: Regularizer,
+        ridge: float = 0.0,
+        clip_residual: float | None = None,
+        tolerance: float | None = None,
+    ) -> None:
+        if facts.rows_per_item is not None:
+            require_smooth(facts, "the prox of a user with several rows")
+        self.facts, self.gamma, self.penalty = facts, require_positive("gamma", gamma), penalty
+        self.ridge = require_nonnegative("ridge", ridge)
+        self.clip_residual = None if clip_residual is None else require_positive("clip_residual", clip_residual)
+        self.blocks, self.block_size, self.message_size = facts.items, facts.width, facts.width
+        self.chunk = max(1, CHUNK // facts.width)
+        if facts.weights == "rows":
+            self.multiplicity = facts.items * facts.item_weights
+        default = 0.0 if facts.rows_per_item is None else facts.gradient_bound * gamma / facts.row_counts.max()
+        self.tolerance = stated_tolerance(tolerance, default)
+
+    def prepare(self, rows: Rows | None) -> Any:
+        if rows is None:
+            return None
+        if rows.offsets is None:
+            return RowProx(rows, self.gamma, self.ridge)
+        return ItemsProx(rows, self.gamma, self.ridge, np.full(rows.items, self.tolerance))
+
+    def start(self) -> tuple[Array, Array]:
+        return np.zeros(self.block_size), np.zeros((self.blocks, self.block_size))
+
+    def release(self, shared: Array) -> Array:
+        return self.penalty.prox(shared, self.gamma)
+
+    def local(
+        self,
+        data: RowProx | ItemsProx,
+        chosen: Indices | slice,
+        block: Array,
+        z: Array,
+        relaxation: float,
+        kick: Array | None,
+    ) -> tuple[Array, Array]:
+        message = self._residual(data, chosen, block, z)
+        message *= 2 * relaxation
+        if kick is not None:
+            kick *= relaxation
+            message += kick
+        return block + message, message
+
+    def _residual(self, data: RowProx | ItemsProx, chosen: Indices | slice, block: Array, z: Array) -> Array:
+        """``x - z``, clipped where the method clips."""
+        residual = data.solve(chosen, 2 * z - block, z)
+        residual -= z
+        return residual if self.clip_residual is None else clip_rows(residual, self.clip_residual)
+
+    def combine(self, shared: Array, total: Array, chosen: Indices | None, relaxation: float) -> Array:
+        return shared + total / self.blocks
+
+    @property
+    def lipschitz(self) -> float | None:
+        """Of R, all blocks together, in the weighted norm; clipping x - z is not non-expansive."""
+        if self.clip_residual is not None:
+            return None
+        return reflection_lipschitz(self.gamma, self.ridge, self.facts.smoothness + self.ridge)
+
+    def certificate(self, relaxation: float) -> Certificate:
+        facts = self.facts
+        if self.clip_residual is not None:
+            bound = 4 * self.clip_residual
+            table: dict[tuple[str, str], float] = {
+                ("user", "replace-one"): bound,
+                ("user", "zero-out"): bound / 2,
+            }
+            missing = ["clip_residual bounds an item as a whole and is not non-expansive; clip on Problem is both"]
+            return item_certificate(facts, None, table, (f"x - z is clipped to {self.clip_residual:g}",), missing)
+        if facts.missing:
+            return Certificate(self.lipschitz, missing=facts.missing)
+        moved = np.full(facts.items, 4 * facts.gradient_bound * self.gamma / (1 + self.gamma * self.ridge))
+        return prox_certificate(self.lipschitz, moved, facts, self.tolerance, list(facts.because))
+
+
+class SummedADMM(ConsensusADMM):
+    """Consensus ADMM whose blocks carry no noise: a noisy sum of clipped messages is what the server learns.
+
+    Promises: the message of a user is at most ``2 relaxation clip_residual`` long, n w_i times in the sum.
+    """
+
+    name = "summed consensus ADMM"
+    family = "summed"
+
+    def certificate(self, relaxation: float) -> Certificate:
+        if self.clip_residual is None:
+            return Certificate(None, missing=("noise on the sum needs clip_residual=C, which bounds every message.",))
+        facts = self.facts
+        bound = 2 * relaxation * self.clip_residual * facts.items * facts.item_weights
+        return item_certificate(
+            facts,
+            None,
+            {("user", "zero-out"): bound, ("user", "replace-one"): 2 * bound},
+            (f"x - z is clipped to {self.clip_residual:g}",),
+            ("clipping x - z bounds a user as a whole, not one record of it",),
+        )
+
+
+class AnchoredADMM(ConsensusADMM):
+    """Consensus ADMM for a trusted aggregator: blocks stay within ``radius`` of the public point and carry no noise.
+
+    A participant keeps ``u_i = z + clip(u_i + 2 relaxation (x_i - z) - z, radius)``; the aggregator releases the mean
+    of the blocks with fresh noise. The message is the change of u_i: the aggregator needs only the sum of messages.
+    Promises: one item moves the mean of the blocks by at most ``2 radius w_i`` (half for zero-out); one row of a site
+    by the bounds of docs/privacy.md, section 3e, which shrink with its number of rows.
+    """
+
+    name = "anchored ADMM"
+    family = "anchored"
+
+    def __init__(
+        self,
+        facts: Facts,
+        gamma: float,
+        penalty: Regularizer,
+        ridge: float = 0.0,
+        radius: float | None = None,
+        tolerance: float | None = None,
+    ) -> None:
+        super().__init__(facts, gamma, penalty, ridge, None, tolerance)
+        if radius is None:
+            radius = gamma * facts.gradient_bound  # at relaxation 1/2 and without ridge this never clips
+        else:
+            require_positive("radius", radius)
+        self.radius = radius
+
+    def local(
+        self,
+        data: RowProx | ItemsProx,
+        chosen: Indices | slice,
+        block: Array,
+        z: Array,
+        relaxation: float,
+        kick: Array | None,
+    ) -> tuple[Array, Array]:
+        offset = self._residual(data, chosen, block, z)
+        offset *= 2 * relaxation
+        offset += block
+        offset -= z
+        moved = clip_rows(offset, self.radius)
+        moved += z
+        return moved, moved - block
+
+    def certificate(self, relaxation: float) -> Certificate:
+        facts = self.facts
+        if math.isinf(self.radius):
+            return Certificate(None, missing=(*facts.missing, "or pass radius=r, which bounds every block."))
+        weights = facts.item_weights
+        table: dict[tuple[str, str], Array] = {
+            ("user", "replace-one"): 2 * self.radius * weights,
+            ("user", "zero-out"): self.radius * weights,
+        }
+        missing: tuple[str, ...] = ()
+        if math.isfinite(facts.gradient_bound):
+            L, zero_out_L = facts.gradient_bound, facts.gradient_bound / 2
+            table["record", "replace-one"] = self._record_spread(L, relaxation) * weights
+            table["record", "zero-out"] = self._record_spread(zero_out_L, relaxation) * weights
+        else:
+            missing = facts.missing
+        because = (f"blocks stay within {self.radius:g} of the public point",)
+        return item_certificate(facts, None, table, because, missing)
+
+    def _record_spread(self, bound: float, relaxation: float) -> Array:
+        """How far two states of a site can be when one of its rows (gradient at most ``bound``) is replaced."""
+        facts, gamma, tol = self.facts, self.gamma, self.tolerance
+        whole = np.full(facts.items, 2 * self.radius)
+        beta = facts.smoothness + self.ridge
+        if math.isinf(beta) or relaxation == 1:
+            return whole
+        share = bound * gamma / facts.row_counts
+        if relaxation > 0.5:
+            k = max(1 - 2 * relaxation / (1 + gamma * beta), 2 * relaxation - 1)
+            spread = 4 * relaxation * (share + tol) / (1 - k)
+        else:
+            # The largest fixed point of E <- sqrt((1 - 2 lambda r) E^2 + 2 lambda (2 share)^2) + 4 lambda tol over
+            # lambda <= 1/2, with r = 1/(1 + gamma beta): the root of r E^2 - 4 tol E - (2 share)^2 as lambda -> 0.
+            r = 1 / (1 + gamma * beta)
+            spread = (2 * tol + np.sqrt(4 * tol**2 + 4 * r * share**2)) / r * (1 + 1e-12)
+        return np.asarray(np.minimum(whole, spread))
+
+
+class StatelessProx(Operator):
+    """One proximal step from the token, nothing kept: ``z <- z + lambda (2 prox_{gamma f_i}(z) - 2 z + eta)``.
+
+    Promises: non-expansive in z; one participation moves it by at most ``4 L gamma/(1 + gamma ridge) + 4 tolerance``
+    before relaxation. The regulariser sits inside every f_i, so it must be zero or a ridge.
+    """
+
+    name = "stateless walk"
+    family = "stateless"
+    takes_many_points = True
+    rests_with_noise = True
+
+    def __init__(self, facts: Facts, gamma: float, tolerance: float | None = None) -> None:
+        rest, ridge = facts.regularizer.quadratic()
+        if rest.smoothness != 0:
+            raise ValueError(
+                f"regularizer is {facts.regularizer!r}. Pass None or L2: it sits in every user's prox on this walk."
+            )
+        if facts.weights != "items":
+            raise ValueError("weights is 'rows'. The stateless walk visits users equally: pass weights='items'.")
+        self.inner = ConsensusADMM(facts, gamma, rest, ridge, None, tolerance)
+        self.facts, self.gamma, self.ridge, self.tolerance = facts, gamma, ridge, self.inner.tolerance
+        self.blocks, self.message_size = facts.items, facts.width
+
+    def prepare(self, rows: Rows | None) -> Any:
+        return self.inner.prepare(rows)
+
+    def start(self) -> tuple[Array, Array]:
+        return np.zeros(self.facts.width), np.zeros((self.blocks, 0))
+
+    def local(
+        self,
+        data: RowProx | ItemsProx,
+        chosen: Indices | slice,
+        block: Array,
+        z: Array,
+        relaxation: float,
+        kick: Array | None,
+    ) -> tuple[Array, Array]:
+        points = np.broadcast_to(z, (len(block), self.message_size))
+        message = 2 * relaxation * (data.solve(chosen, points.copy(), z) - points)
+        return block, message if kick is None else message + relaxation * kick
+
+    def combine(self, shared: Array, total: Array, chosen: Indices | None, relaxation: float) -> Array:
+        return shared + total
+
+    def certificate(self, relaxation: float) -> Certificate:
+        return self.inner.certificate(relaxation)
+
+
+def clip_rows(table: Array, radius: float) -> Array:
+    """Rows no longer than the radius; the table is changed in place."""
+    lengths = np.sqrt(np.einsum("ij,ij->i", table, table))
+    long = lengths > radius
+    if long.any():
+        table[long] *= (radius / lengths[long])[:, None]
+    return table

@@ -1,0 +1,175 @@
+"""Gradient methods: all coordinates of the model, or one coordinate at a time."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hushpoint._checks import require_positive
+from hushpoint.certificates import Certificate
+from hushpoint.operators.base import Operator
+from hushpoint.problem import Facts, Rows
+
+Array = NDArray[np.float64]
+Indices = NDArray[np.int64]
+
+
+class Gradient(Operator):
+    """``z <- prox_{g r}(z - g (G + eta))``: DP-SGD, with G the clipped gradients of a sample over its expected size.
+
+    With ``R = I - (2/beta) grad f`` this is Algorithm 1 at relaxation ``g beta/2``. The messages are item gradients;
+    ``sampled`` is the expected number of items in a sample.
+    Promises: one item moves the sum of messages by at most 2 L n w_i (replace-one) or L n w_i (zero-out); the step is
+    ``max(|1 - g m|, |1 - g beta|) / (1 + g m_r)``-Lipschitz on the full data.
+    """
+
+    name = "gradient"
+    family = "gradient"
+    takes_many_points = True
+
+    def __init__(self, facts: Facts, step_size: float, sampled: float) -> None:
+        self.facts, self.step_size, self.sampled = facts, require_positive("step_size", step_size), sampled
+        self.blocks, self.message_size = facts.items, facts.width
+        self.multiplicity = _counts(facts) if facts.weights == "rows" else None
+
+    def start(self) -> tuple[Array, Array]:
+        return np.zeros(self.facts.width), np.zeros((self.blocks, 0))
+
+    def local(
+        self,
+        data: Rows,
+        chosen: Indices | slice,
+        block: Array,
+        z: Array,
+        relaxation: float,
+        kick: Array | None,
+    ) -> tuple[Array, Array]:
+        rows = data.take(chosen)
+        if z.ndim == 1:
+            margins = rows.margins(z)
+        else:
+            margins = np.asarray((rows.features * np.repeat(z, rows.counts, axis=0)).sum(axis=1)).reshape(-1)
+        slopes = rows.row_loss.derivative(margins, rows.targets) / np.repeat(rows.counts, rows.counts)
+        per_row = rows.features.multiply(slopes[:, None]).toarray() if rows.sparse else rows.features * slopes[:, None]
+        if rows.offsets is None:
+            return block, per_row
+        return block, np.add.reduceat(per_row, rows.offsets[:-1], axis=0)
+
+    def move(
+        self,
+        data: Rows,
+        chosen: Indices | slice,
+        block: Array,
+        z: Array,
+        relaxation: float,
+        kick: Array | None,
+        multiplicity: Array | None,
+    ) -> tuple[Array, Array]:
+        """The sum of the messages as one matrix-vector product, without a gradient per item."""
+        rows = data.take(chosen)
+        weights = np.ones(rows.items) if multiplicity is None else multiplicity
+        slopes = rows.row_loss.derivative(rows.margins(z), rows.targets)
+        return block, np.asarray(rows.features.T @ (slopes * np.repeat(weights / rows.counts, rows.counts)))
+
+    def combine(self, shared: Array, total: Array, chosen: Indices | None, relaxation: float) -> Array:
+        step = relaxation * self.step_size
+        return self.facts.regularizer.prox(shared - step * total / self.sampled, step)
+
+    def step_lipschitz(self, relaxation: float) -> float | None:
+        step, beta = relaxation * self.step_size, self.facts.smoothness
+        if math.isinf(beta):
+            return None
+        return max(1.0, abs(1 - step * beta)) / (1 + step * self.facts.regularizer.strong_convexity)
+
+    def certificate(self, relaxation: float) -> Certificate:
+        return gradient_certificate(self.facts, self.step_lipschitz(relaxation))
+
+
+class CoordinateGradient(Operator):
+    """One coordinate of the proximal gradient step: DP-CD. The blocks are the coordinates of the model.
+
+    Promises: the sensitivity of the gradient, since one coordinate is no longer than the whole. No Lipschitz
+    constant: moving one block of a non-expansive map is not non-expansive in general.
+    """
+
+    name = "coordinate gradient"
+    family = "coordinate"
+    message_size = 1
+
+    def __init__(self, facts: Facts, step_size: float) -> None:
+        if not facts.regularizer.separable:
+            raise ValueError(
+                f"regularizer is {facts.regularizer!r}, which does not separate over coordinates. "
+                "Use L1, L2, ElasticNet or Box with dp_cd, or another method."
+            )
+        self.facts, self.step_size = facts, require_positive("step_size", step_size)
+        self.blocks = facts.width
+        self._row_weights = np.repeat(_counts(facts) / facts.row_counts, facts.row_counts)
+
+    def prepare(self, rows: Rows | None) -> Any:
+        if rows is None or not rows.sparse:
+            return rows
+        return replace(rows, features=rows.features.tocsc())
+
+    def start(self) -> tuple[Array, Array]:
+        return np.zeros(self.facts.width), np.zeros((self.blocks, 0))
+
+    def local(
+        self,
+        data: Rows,
+        chosen: Indices | slice,
+        block: Array,
+        z: Array,
+        relaxation: float,
+        kick: Array | None,
+    ) -> tuple[Array, Array]:
+        slopes = self._row_weights * data.row_loss.derivative(data.margins(z), data.targets)
+        return block, np.asarray(data.features[:, chosen].T @ slopes)[:, None]
+
+    def combine(self, shared: Array, total: Array, chosen: Indices | None, relaxation: float) -> Array:
+        step = relaxation * self.step_size
+        if chosen is None:
+            chosen = np.arange(self.blocks)
+        moved = shared.copy()
+        moved[chosen] = self.facts.regularizer.prox_coordinate(
+            shared[chosen] - step * total / self.facts.items, step, chosen, size=self.blocks
+        )
+        return moved
+
+    def step_lipschitz(self, relaxation: float) -> float | None:
+        return None
+
+    def certificate(self, relaxation: float) -> Certificate:
+        certificate = gradient_certificate(self.facts, None)
+        return replace(
+            certificate,
+            because=(*certificate.because, "one coordinate of a gradient is no longer than the gradient"),
+            missing=(*certificate.missing, "updates of single coordinates are not non-expansive in general"),
+        )
+
+
+def gradient_certificate(facts: Facts, lipschitz: float | None) -> Certificate:
+    """Sensitivity of the sum of item gradients, each counted ``n w_i`` times."""
+    if facts.missing:
+        return Certificate(lipschitz, missing=facts.missing)
+    bound = facts.gradient_bound * _counts(facts)
+    record = bound / facts.row_counts
+    return Certificate(
+        lipschitz,
+        {
+            ("user", "replace-one"): 2 * bound,
+            ("user", "zero-out"): bound,
+            ("record", "replace-one"): 2 * record,
+            ("record", "zero-out"): record,
+        },
+        because=facts.because,
+    )
+
+
+def _counts(facts: Facts) -> Array:
+    """How often the message of each item counts, n w_i: once where items weigh equally."""
+    return np.asarray(facts.items * facts.item_weights)

@@ -1,0 +1,281 @@
+"""Proximal steps of data: of the whole data set at once, and of each item on its own.
+
+``s = gamma / (1 + gamma ridge)`` below: a ridge in the function only shrinks the point and the step of a prox,
+``prox_{gamma (f + ridge/2 |.|^2)}(v) = prox_{s f}(v / (1 + gamma ridge))``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import scipy.linalg
+import scipy.sparse
+from numpy.typing import NDArray
+
+from hushpoint.losses import Loss, Squared
+from hushpoint.operators.newton import minimise
+from hushpoint.problem import Rows, rows_of_items
+
+Array = NDArray[np.float64]
+Indices = NDArray[np.int64]
+
+CHUNK = 1 << 18  # numbers in one temporary array
+
+
+class WholeProx:
+    """``argmin_x sum_j weight_j phi(a_j.x, b_j) + ridge/2 |x|^2 + |A x - v|^2/(2 gamma)``, over all rows.
+
+    Squared loss: one Cholesky factor for all steps. Other smooth losses: damped Newton until the certified
+    distance ``|A (x_hat - x)|``, ``gamma |gradient| / w`` or for A = I ``gamma |gradient| / (1 + gamma ridge)``, is at
+    most the ``tolerance``.
+    """
+
+    def __init__(
+        self, rows: Rows, weights: Array, gamma: float, ridge: float, A: Array | None, tolerance: float
+    ) -> None:
+        self.rows, self.weights, self.gamma, self.ridge, self.A = rows, weights, gamma, ridge, A
+        width = rows.features.shape[1]
+        gram = np.eye(width) if A is None else A.T @ A
+        self._base = gram / gamma + ridge * np.eye(width)
+        if A is None:
+            self._gradient_tolerance = tolerance * (1 + gamma * ridge) / gamma
+        else:
+            self._gradient_tolerance = tolerance * float(np.linalg.svd(A, compute_uv=False)[-1]) / gamma
+        self._factor: Any = None
+        if isinstance(rows.loss, Squared) and rows.limits is None:
+            self._factor = scipy.linalg.cho_factor(self._hessian(weights))
+            self._pull = np.asarray(rows.features.T @ (weights * rows.targets))
+
+    def solve(self, points: Array, guess: Array) -> Array:
+        """The minimiser for ``v = points`` (one point, or one a row), starting from ``guess``."""
+        many = np.atleast_2d(points)
+        targets = many if self.A is None else many @ self.A
+        if self._factor is not None:
+            found = np.asarray(scipy.linalg.cho_solve(self._factor, (self._pull + targets / self.gamma).T).T)
+        else:
+            self._points = many
+            start = np.broadcast_to(guess, (len(many), self._base.shape[0]))
+            found = minimise(self, start, np.full(len(many), self._gradient_tolerance))
+        return found.reshape(*points.shape[:-1], -1)
+
+    def _loss(self) -> Loss:
+        limits = self.rows.limits
+        return self.rows.loss if limits is None else self.rows.loss.truncated(limits[:, None])
+
+    def evaluate(self, points: Array, active: Indices) -> tuple[Array, Array]:
+        rows, loss, targets = self.rows, self._loss(), self.rows.targets[:, None]
+        margins = np.asarray(rows.features @ points.T)  # a column for each point
+        gaps = (points if self.A is None else points @ self.A.T) - self._points[active]
+        values = self.weights @ loss.value(margins, targets)
+        values += self.ridge / 2 * (points**2).sum(axis=1) + (gaps**2).sum(axis=1) / (2 * self.gamma)
+        slopes = self.weights[:, None] * loss.derivative(margins, targets)
+        pulls = gaps if self.A is None else gaps @ self.A
+        return values, np.asarray(rows.features.T @ slopes).T + self.ridge * points + pulls / self.gamma
+
+    def direction(self, points: Array, gradients: Array, active: Indices) -> Array:
+        margins = np.asarray(self.rows.features @ points.T)
+        curvature = self.weights[:, None] * self._loss().curvature(margins, self.rows.targets[:, None])
+        if len(points) > 1 and not self.rows.sparse:  # many small problems: all Hessians at once
+            features = self.rows.features
+            hessians = self._base + np.matmul(features.T, curvature.T[:, :, None] * features)
+            return -np.asarray(np.linalg.solve(hessians, gradients[:, :, None])[:, :, 0])
+        factors = [scipy.linalg.cho_factor(self._hessian(column)) for column in curvature.T]
+        return -np.stack([scipy.linalg.cho_solve(factor, g) for factor, g in zip(factors, gradients, strict=True)])
+
+    def _hessian(self, row_curvature: Array) -> Array:
+        features = self.rows.features
+        hessian = self._base.copy()
+        step = max(1, CHUNK // features.shape[1])
+        for start in range(0, features.shape[0], step):
+            part = features[start : start + step]
+            weighted = part.T @ (
+                part.multiply(row_curvature[start : start + step, None])
+                if self.rows.sparse
+                else part * row_curvature[start : start + step, None]
+            )
+            hessian += weighted.toarray() if self.rows.sparse else weighted
+        return hessian
+
+
+class RowProx:
+    """``prox_{gamma f_i}`` where every item is one row: one scalar equation an item, along that row."""
+
+    def __init__(self, rows: Rows, gamma: float, ridge: float) -> None:
+        self.rows, self._shrink = rows, 1 / (1 + gamma * ridge)
+        self._step = gamma * self._shrink
+
+    def solve(self, chosen: Indices | slice, points: Array, guess: Array) -> Array:
+        """The proxes of the chosen items at the rows of ``points``, which is overwritten; no guess is needed."""
+        rows = self.rows.pick(chosen)
+        if self._shrink != 1:
+            points *= self._shrink
+        squared = rows.squared_norms
+        if rows.sparse:
+            matrix = rows.features
+            owner = np.repeat(np.arange(matrix.shape[0]), np.diff(matrix.indptr))
+            weights = matrix.data * points[owner, matrix.indices]
+            margins = np.asarray(np.bincount(owner, weights, minlength=matrix.shape[0]), dtype=np.float64)
+        else:
+            margins = np.einsum("ij,ij->i", rows.features, points)
+        moved = rows.row_loss.prox(margins, rows.targets, self._step * squared) - margins
+        along = np.divide(moved, squared, out=np.zeros_like(moved), where=squared > 0)
+        if rows.sparse:
+            points[owner, matrix.indices] += along[owner] * matrix.data
+        else:
+            points += along[:, None] * rows.features
+        return points
+
+
+@dataclass(frozen=True)
+class _Batch:
+    """Items of similar size, their rows padded to one length; padding has weight 0."""
+
+    items: Indices
+    index: Indices  # (items, length): rows
+    weights: Array  # (items, length): 1 / rows of the item, 0 on padding
+
+
+class ItemsProx:
+    """``prox_{gamma f_i}`` where f_i is the mean loss over the rows of item i, for many items at once.
+
+    Items are batched by size. Squared loss: one inverse an item, of the smaller of (rows, features), for all steps.
+    Other smooth losses: damped Newton until ``gamma |gradient| / (1 + gamma ridge) <= tolerance`` for every item.
+    """
+
+    def __init__(self, rows: Rows, gamma: float, ridge: float, tolerance: Array) -> None:
+        if rows.offsets is None:
+            raise ValueError("the rows have no users. Use RowProx for items of one row.")
+        self.rows, self._shrink = rows, 1 / (1 + gamma * ridge)
+        self._step = gamma * self._shrink
+        self._gradient_tolerance = tolerance / self._step
+        self._squared = isinstance(rows.loss, Squared) and rows.limits is None
+        self._batches = list(_batches(rows.offsets))
+        self._home = np.empty((rows.items, 2), dtype=np.int64)  # item -> its batch, its place there
+        for number, batch in enumerate(self._batches):
+            self._home[batch.items] = np.stack([np.full(len(batch.items), number), np.arange(len(batch.items))], axis=1)
+        self._inverses = [self._factor(batch) for batch in self._batches] if self._squared else []
+
+    def solve(self, chosen: Indices | slice, points: Array, guess: Array) -> Array:
+        """The proxes of the chosen items at the rows of ``points``, starting from ``guess``."""
+        homes = self._home[chosen]
+        guesses = np.broadcast_to(guess, points.shape)
+        result = np.empty_like(points)
+        for number, batch in enumerate(self._batches):
+            mine = np.flatnonzero(homes[:, 0] == number)
+            places = homes[mine, 1]
+            for part in _parts(len(mine), batch.index.shape[1], points.shape[1]):
+                at = mine[part]
+                result[at] = self._solve_batch(number, places[part], points[at] * self._shrink, guesses[at])
+        return result
+
+    def _solve_batch(self, number: int, places: Indices, points: Array, guess: Array) -> Array:
+        batch = self._batches[number]
+        local = _LocalProblems(self.rows, batch, places, points, self._step)
+        if self._squared:
+            return local.solve_squared(self._inverses[number][places])
+        return minimise(local, guess, self._gradient_tolerance[batch.items[places]])
+
+    def _factor(self, batch: _Batch) -> Array:
+        size = min(batch.index.shape[1], self.rows.features.shape[1])
+        inverses = np.empty((len(batch.items), size, size))
+        for part in _parts(len(batch.items), batch.index.shape[1], self.rows.features.shape[1]):
+            places = np.arange(len(batch.items))[part]
+            local = _LocalProblems(self.rows, batch, places, np.empty((len(places), 0)), self._step)
+            inverses[part] = np.linalg.inv(_system(local.features, self._step * local.weights))
+        return inverses
+
+
+class _LocalProblems:
+    """``mean_j phi(a_j.x, b_j) + |x - v|^2/(2 step)`` for some items of a batch."""
+
+    def __init__(self, rows: Rows, batch: _Batch, places: Indices, points: Array, step: float) -> None:
+        index = batch.index[places]
+        self.weights = batch.weights[places]
+        self.features = _dense_rows(rows, index)
+        self.targets = rows.targets[index]
+        self.loss: Loss = rows.loss
+        self.limits = None if rows.limits is None else rows.limits[index]
+        self.points, self.step = points, step
+        self.wide = index.shape[1] < self.features.shape[2]  # fewer rows than features
+
+    def solve_squared(self, inverses: Array) -> Array:
+        if self.wide:  # x = v - step X'W (I + step XX'W)^-1 (X v - b)
+            gaps = _margins(self.features, self.points) - self.targets
+            inner = self.weights * _margins(inverses, gaps)
+            return self.points - self.step * _pull(self.features, inner)
+        right = self.points + self.step * _pull(self.features, self.weights * self.targets)
+        return _margins(inverses, right)
+
+    def _loss(self, active: Indices) -> Loss:
+        return self.loss if self.limits is None else self.loss.truncated(self.limits[active])
+
+    def evaluate(self, points: Array, active: Indices) -> tuple[Array, Array]:
+        features, targets, weights = self.features[active], self.targets[active], self.weights[active]
+        loss = self._loss(active)
+        margins = _margins(features, points)
+        gaps = points - self.points[active]
+        values = (weights * loss.value(margins, targets)).sum(axis=1) + (gaps**2).sum(axis=1) / (2 * self.step)
+        return values, _pull(features, weights * loss.derivative(margins, targets)) + gaps / self.step
+
+    def direction(self, points: Array, gradients: Array, active: Indices) -> Array:
+        features = self.features[active]
+        curvature = self._loss(active).curvature(_margins(features, points), self.targets[active])
+        scales = self.step * self.weights[active] * curvature
+        system = _system(features, scales)
+        if not self.wide:
+            return np.asarray(-self.step * np.linalg.solve(system, gradients[:, :, None])[:, :, 0])
+        # Woodbury: (I + X'SX)^-1 g = g - X'S (I + XX'S)^-1 X g
+        inner = np.linalg.solve(system, _margins(features, gradients)[:, :, None])[:, :, 0]
+        return -self.step * (gradients - _pull(features, scales * inner))
+
+
+def _system(features: Array, scales: Array) -> Array:
+    """``I + X'SX`` for each item, or its companion ``I + XX'S`` where that is smaller; S = diag(scales)."""
+    scaled = features * scales[:, :, None]
+    if features.shape[1] < features.shape[2]:
+        system = np.matmul(features, scaled.transpose(0, 2, 1))
+    else:
+        system = np.matmul(features.transpose(0, 2, 1), scaled)
+    diagonal = np.arange(system.shape[1])
+    system[:, diagonal, diagonal] += 1.0
+    return np.asarray(system)
+
+
+def _margins(features: Array, points: Array) -> Array:
+    return np.asarray(np.matmul(features, points[:, :, None])[:, :, 0])
+
+
+def _pull(features: Array, slopes: Array) -> Array:
+    return np.asarray(np.matmul(slopes[:, None, :], features)[:, 0, :])
+
+
+def _dense_rows(rows: Rows, index: Indices) -> Array:
+    picked = rows.features[index.reshape(-1)]
+    table: Array = picked.toarray() if rows.sparse else picked
+    return table.reshape(*index.shape, -1)
+
+
+def _batches(offsets: Indices) -> Iterator[_Batch]:
+    """Items in groups whose sizes differ by less than a quarter, so that little is padded."""
+    counts = np.diff(offsets)
+    order = np.argsort(counts, kind="stable")
+    start = 0
+    while start < len(order):
+        stop = int(np.searchsorted(counts[order], 1.25 * counts[order[start]] + 1, side="left"))
+        items = order[start:stop]
+        length = int(counts[items].max())
+        index = np.repeat(offsets[items][:, None], length, axis=1)
+        inside = np.arange(length) < counts[items][:, None]
+        index[inside] = rows_of_items(offsets, items)[0]
+        yield _Batch(items, index, inside / counts[items][:, None])
+        start = stop
+
+
+def _parts(items: int, length: int, width: int) -> Iterator[slice]:
+    """Slices of a batch whose temporaries stay small."""
+    size = max(1, CHUNK // (width * (length + min(length, width))))
+    for start in range(0, items, size):
+        yield slice(start, min(start + size, items))

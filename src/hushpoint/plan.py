@@ -1,0 +1,285 @@
+"""A plan: everything a run does and everything accounting needs, without a single row of data."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hushpoint import regularizers
+from hushpoint._checks import require_choice, require_count, require_fraction, shown
+from hushpoint.certificates import Certificate
+from hushpoint.noise import Noise, source_for
+from hushpoint.operators.base import Operator
+from hushpoint.privacy.guarantee import Adjacency, Budget, Guarantee, Unit, View
+from hushpoint.problem import Facts, Problem
+from hushpoint.schedules import Schedule
+
+if TYPE_CHECKING:
+    from hushpoint.engine import Callback, Result, State
+
+Array = NDArray[np.float64]
+Errors = Callable[[int, NDArray[np.int64], int], Array]
+
+
+@dataclass(frozen=True)
+class Plan:
+    """An operator, who moves, what noise is added, and how often: Algorithm 1 with all its choices made.
+
+    Parameters
+    ----------
+    operator, schedule, noise
+        R with its certificate; which blocks move at each step; what is added and where.
+    steps : int
+        Number of noisy updates.
+    relaxation : float or sequence of float
+        The lambda of Algorithm 1, in (0, 1]; one number, or one per step.
+    tail_average : float, optional
+        The model is the mean of the public points over this last fraction of the steps.
+    errors : callable, optional
+        ``errors(step, blocks, size)`` gives the errors e of Algorithm 1, a row per block; data-free, or uncertified.
+    facts : Facts, optional
+        The public facts of the problem, for plans that methods make.
+    method, parameters : str and dict
+        The call that made the plan: with the facts, what a plan is saved as.
+    budget : Budget, optional
+        What the noise was calibrated to.
+    """
+
+    operator: Operator
+    schedule: Schedule
+    noise: Noise
+    steps: int = 100
+    relaxation: float | tuple[float, ...] = 0.5
+    tail_average: float | None = None
+    errors: Errors | None = None
+    facts: Facts | None = None
+    method: str | None = None
+    parameters: dict[str, Any] = field(default_factory=dict)
+    budget: Budget | None = None
+    problem: Problem | None = field(default=None, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        require_count("steps", self.steps)
+        object.__setattr__(self, "relaxation", checked_relaxation(self.relaxation, self.steps))
+        if self.tail_average is not None:
+            require_fraction("tail_average", self.tail_average, remedy="Pass a fraction in (0, 1], or None.")
+        if self.schedule.blocks != self.operator.blocks:
+            raise ValueError(
+                f"schedule is over {self.schedule.blocks} blocks and the operator has {self.operator.blocks}. "
+                "Build both for the same number."
+            )
+
+    def relaxation_at(self, step: int) -> float:
+        """The relaxation of one step."""
+        if isinstance(self.relaxation, tuple):
+            return self.relaxation[step % len(self.relaxation)]
+        return self.relaxation
+
+    @property
+    def largest_relaxation(self) -> float:
+        """The largest relaxation of any step."""
+        return max(self.relaxation) if isinstance(self.relaxation, tuple) else self.relaxation
+
+    @property
+    def certificate(self) -> Certificate:
+        """The promises of one step at the largest relaxation."""
+        return self.operator.certificate(self.largest_relaxation)
+
+    @property
+    def default_view(self) -> View:
+        """Who is meant when nobody is named: a server or peers that see messages, or readers of the iterates."""
+        if self.budget is not None and self.budget.view is not None:
+            return self.budget.view
+        watched = self.method in ("federated_admm", "decentralized_admm", "stateless_walk")
+        return "messages" if watched and self.noise.place == "block" else "iterates"
+
+    @property
+    def default_adjacency(self) -> Adjacency:
+        """Zero-out where sampling secretly is what amplifies, else replace-one."""
+        if self.budget is not None and self.budget.adjacency is not None:
+            return self.budget.adjacency
+        sampled = self.noise.place == "sum" and self.schedule.sampling == "poisson"
+        return "zero-out" if sampled or self.operator.family == "summed" else "replace-one"
+
+    @property
+    def default_unit(self) -> Unit:
+        """What an item is, unless a budget says otherwise."""
+        if self.budget is not None and self.budget.unit is not None:
+            return self.budget.unit
+        return "record" if self.facts is None else self.facts.unit
+
+    def guarantee(
+        self,
+        delta: float,
+        view: View | None = None,
+        adjacency: Adjacency | None = None,
+        unit: Unit | None = None,
+        item: int | None = None,
+        *,
+        allow_published: bool = False,
+        observers: Sequence[int] | None = None,
+    ) -> Guarantee:
+        """What a viewer learns from the plan.
+
+        Parameters
+        ----------
+        delta : float
+            The delta of (epsilon, delta)-differential privacy.
+        view : {"final", "iterates", "messages", "network"}, optional
+            Who looks. Default: the messages where they leave people's hands with noise of their own, else the iterates.
+        adjacency : {"replace-one", "zero-out"}, optional
+            Default replace-one; zero-out where secret sampling amplifies.
+        unit : {"user", "record"}, optional
+            Who is protected. Default: what an item is.
+        item : int, optional
+            One item; default the worst.
+        allow_published : bool
+            Accept bounds of the paper that are not proved; the guarantee then says "published".
+        observers : sequence of int, optional
+            In the network view, peers that collude; default the worst single peer.
+        """
+        from hushpoint.privacy.accounting import account
+
+        return account(
+            self,
+            delta,
+            view=view,
+            adjacency=adjacency,
+            unit=unit,
+            item=item,
+            allow_published=allow_published,
+            observers=observers,
+        )
+
+    def objective(self, model: Array) -> float:
+        """What the plan minimises, at one model. Reads the data: not private."""
+        if self.problem is None:
+            raise ValueError("the plan has no problem to take the objective of. Bind one with plan.on(problem).")
+        return self.problem.objective(model) + self.operator.extra_objective(model)
+
+    def on(self, problem: Problem) -> Plan:
+        """The same plan bound to a problem with the same facts, so that it can run."""
+        if self.facts is not None and problem.facts != self.facts:
+            raise ValueError("problem has other facts than the plan. Make the plan again from this problem.")
+        return replace(self, problem=problem)
+
+    def run(
+        self,
+        seed: int | None = None,
+        progress: bool = False,
+        history: bool | Literal["models"] = False,
+        state: State | None = None,
+        kernel: Literal["auto", "plain"] = "auto",
+        callback: Callback | None = None,
+    ) -> Result:
+        """Run the plan.
+
+        Parameters
+        ----------
+        seed : int, optional
+            None draws noise from the operating system through a cryptographic stream. An integer is for experiments.
+        progress : bool
+            Show a progress bar.
+        history : bool or "models"
+            True records the objective at every step: it costs a pass over the data and is not private. "models"
+            records the public point at every step.
+        state : State, optional
+            Continue from ``result.state``: a run that was cut short goes on to the plan's number of steps; a finished
+            one goes on for as many again. All steps are accounted for together.
+        kernel : {"auto", "plain"}
+            "plain" forces the whole-array loop; "auto" uses a compiled loop of the same law where the operator has one.
+        callback : callable, optional
+            ``callback(step, model)`` after every step; return True to stop.
+        """
+        from hushpoint import engine
+
+        require_choice("kernel", kernel, ("auto", "plain"))
+        if not isinstance(history, bool) and history != "models":
+            raise ValueError(f"history is {shown(history)}. Pass False, True (the objective) or 'models'.")
+        if state is not None and not isinstance(state, engine.State):
+            raise ValueError(f"state is {shown(state)}. Pass result.state of an earlier run, or State.load(path).")
+        if callback is not None and not callable(callback):
+            raise ValueError(f"callback is {shown(callback)}. Pass a function callback(step, model).")
+        if state is not None and self.budget is not None and state.steps >= self.steps:
+            raise ValueError(
+                f"state has done {state.steps} steps and the budget was for {self.steps}: it is spent. "
+                "Make a plan with more steps for a larger budget."
+            )
+        result = engine.run(self, seed=seed, progress=progress, history=history, state=state, callback=callback)
+        return replace(result, guarantee=self._spent(result))
+
+    def _spent(self, result: Result) -> Guarantee:
+        """The guarantee of what a run did, for all steps of its state; epsilon = infinity where there is none."""
+        from hushpoint.privacy.accounting import account, ask
+
+        budget = self.budget
+        items = 0 if self.facts is None else self.facts.items
+        delta = budget.delta if budget else items**-1.1 if items > 1 else 1e-5
+        source = source_for(result.state.seed)
+        steps = max(result.state.steps, 1)
+        try:
+            return account(self, delta, steps=steps, source=source)
+        except ValueError as error:
+            asked, missing = ask(self), (str(error).rstrip("."),)
+            return Guarantee(math.inf, delta, None, asked.unit, asked.adjacency, asked.view, "proved", "1", missing)
+
+    def to_dict(self) -> dict[str, Any]:
+        """The plan as JSON can hold it: the public facts and the call that made it."""
+        if self.method is None or self.facts is None:
+            raise ValueError("the plan was not made by a function of hushpoint.methods, so it cannot be saved as JSON.")
+        return {
+            "method": self.method,
+            "facts": self.facts.to_dict(),
+            "parameters": self.parameters,
+            "budget": None if self.budget is None else self.budget.to_dict(),
+        }
+
+    def to_json(self) -> str:
+        """The plan as a JSON text."""
+        return json.dumps(self.to_dict())
+
+    @staticmethod
+    def from_json(text: str) -> Plan:
+        """The plan that ``to_json`` wrote. It accounts; bind a problem with ``on`` to run it."""
+        from hushpoint import methods
+
+        record = json.loads(text)
+        require_choice("method", record.get("method"), methods.__all__)
+        problem = Problem.from_facts(Facts.from_dict(record["facts"]))
+        parameters = dict(record["parameters"])
+        if parameters.get("penalty") is not None:
+            parameters["penalty"] = regularizers.from_dict(parameters["penalty"])
+        plan: Plan = getattr(methods, record["method"])(problem, **parameters)
+        budget = record.get("budget")
+        return replace(plan, problem=None, budget=None if budget is None else Budget(**budget))
+
+    def fingerprint(self) -> str:
+        """What a state must agree on to be continued: all but the number of steps and what is made of them."""
+        shape = (
+            self.operator.name,
+            self.operator.blocks,
+            self.operator.block_size,
+            repr(self.schedule),
+            repr(self.noise),
+        )
+        if self.method is None or self.facts is None:
+            return repr((*shape, self.relaxation))
+        loose = ("steps", "rounds", "hops", "tail_average")
+        kept = {name: value for name, value in self.parameters.items() if name not in loose}
+        return json.dumps([shape, self.method, self.facts.to_dict(), kept])
+
+
+def checked_relaxation(relaxation: float | Sequence[float], steps: int) -> float | tuple[float, ...]:
+    """A relaxation in (0, 1], or one per step."""
+    remedy = "Pass a number in (0, 1], or one per step."
+    if isinstance(relaxation, (Sequence, np.ndarray)) and not isinstance(relaxation, str) and np.ndim(relaxation):
+        if len(relaxation) != steps:
+            raise ValueError(f"relaxation has {len(relaxation)} entries for {steps} steps. {remedy}")
+        return tuple(require_fraction("relaxation", value, remedy=remedy) for value in relaxation)
+    return require_fraction("relaxation", relaxation, remedy=remedy)

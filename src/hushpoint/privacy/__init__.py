@@ -1,0 +1,63 @@
+"""Privacy: guarantees, their accounting and calibration, and the oracles that check them."""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from hushpoint.privacy import gaussian, last_iterate, network, published, subsampling
+    from hushpoint.privacy.accounting import account
+    from hushpoint.privacy.auditor import AuditReport, audit
+    from hushpoint.privacy.calibration import calibrated_std, rounds_affordable
+    from hushpoint.privacy.exact import exact_mu
+    from hushpoint.privacy.gaussian import gdp_delta, gdp_epsilon, gdp_mu
+    from hushpoint.privacy.guarantee import Budget, Guarantee, compose
+
+_HOMES = {
+    "AuditReport": "auditor",
+    "Budget": "guarantee",
+    "Guarantee": "guarantee",
+    "account": "accounting",
+    "audit": "auditor",
+    "calibrated_std": "calibration",
+    "compose": "guarantee",
+    "exact_mu": "exact",
+    "gdp_delta": "gaussian",
+    "gdp_epsilon": "gaussian",
+    "gdp_mu": "gaussian",
+    "rounds_affordable": "calibration",
+}
+_MODULES = ("gaussian", "last_iterate", "network", "published", "subsampling")
+
+__all__ = [
+    "AuditReport",
+    "Budget",
+    "Guarantee",
+    "account",
+    "audit",
+    "calibrated_std",
+    "compose",
+    "exact_mu",
+    "gaussian",
+    "gdp_delta",
+    "gdp_epsilon",
+    "gdp_mu",
+    "last_iterate",
+    "network",
+    "published",
+    "rounds_affordable",
+    "subsampling",
+]
+
+
+def __getattr__(name: str) -> Any:
+    if name in _HOMES:
+        return getattr(import_module(f"hushpoint.privacy.{_HOMES[name]}"), name)
+    if name in _MODULES:
+        return import_module(f"hushpoint.privacy.{name}")
+    raise AttributeError(f"module 'hushpoint.privacy' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

@@ -1,0 +1,446 @@
+"""What a viewer learns from a plan: a table from (operator, noise place, sampling, view) to a rule.
+
+A rule answers with a ``Spend``. A missing row is an error, never a guess; a narrower view without a theorem of its own
+gets the guarantee of the wider view, named as such.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+from hushpoint._checks import require_choice
+from hushpoint.certificates import ADJACENCIES, UNITS, Certificate
+from hushpoint.noise import Source
+from hushpoint.privacy import published
+from hushpoint.privacy.gaussian import ORDERS, compose_mu, gdp_epsilon, rdp_epsilon
+from hushpoint.privacy.guarantee import VIEWS, Adjacency, Basis, Guarantee, Unit, View, checked_delta
+from hushpoint.privacy.last_iterate import last_iterate_mu
+from hushpoint.schedules import FixedSample, PoissonSample, Walk
+
+if TYPE_CHECKING:
+    from hushpoint.plan import Plan
+
+
+@dataclass(frozen=True)
+class Spend:
+    """A privacy loss: epsilon at every delta, and mu where it is Gaussian.
+
+    ``calibrated(epsilon, delta)`` gives the smallest noise of a whole budget where a rule knows it directly.
+    """
+
+    epsilon: Callable[[float], float]
+    section: str
+    because: tuple[str, ...]
+    view: View
+    mu: float | None = None
+    basis: Basis = "proved"
+    calibrated: Callable[[float, float], float] | None = None
+
+
+@dataclass(frozen=True)
+class Question:
+    """A plan, and who asks about whom."""
+
+    plan: Plan
+    view: View
+    adjacency: Adjacency
+    unit: Unit
+    item: int | None
+    steps: int
+    allow_published: bool
+    observers: tuple[int, ...] | None
+
+    @property
+    def certificate(self) -> Certificate:
+        """The promises of one step."""
+        return self.plan.certificate
+
+    def ratio(self) -> float:
+        """Sensitivity over noise of one participation."""
+        return self.certificate.shift(self.unit, self.adjacency, self.item) / self.plan.noise.std
+
+    @property
+    def item_level(self) -> bool:
+        """Whether the unit is a whole item (and not one row among several of it)."""
+        facts = self.plan.facts
+        return self.unit == "user" or facts is None or facts.unit == "record"
+
+
+Rule = Callable[[Question], Spend]
+
+
+def account(
+    plan: Plan,
+    delta: float,
+    *,
+    view: View | None = None,
+    adjacency: Adjacency | None = None,
+    unit: Unit | None = None,
+    item: int | None = None,
+    steps: int | None = None,
+    source: Source | None = None,
+    allow_published: bool = False,
+    observers: Sequence[int] | None = None,
+) -> Guarantee:
+    """The guarantee of a plan; see ``Plan.guarantee``."""
+    checked_delta(delta)
+    question = ask(plan, view, adjacency, unit, item, steps, allow_published, observers)
+    source_words = () if source is None else (source.describe(),)
+    if plan.noise.std == 0:
+        question.certificate.shift(question.unit, question.adjacency, question.item)
+        return Guarantee(
+            math.inf, delta, math.inf, question.unit, question.adjacency, question.view, "proved", "1",
+            ("there is no noise: pass noise_std > 0 or a budget",),
+        )  # fmt: skip
+    spend = answer(question)
+    because = (*spend.because, f"{question.steps} noisy steps", *source_words)
+    return Guarantee(
+        spend.epsilon(delta), delta, spend.mu, question.unit, question.adjacency, spend.view, spend.basis,
+        spend.section, because,
+    )  # fmt: skip
+
+
+def ask(
+    plan: Plan,
+    view: View | None = None,
+    adjacency: Adjacency | None = None,
+    unit: Unit | None = None,
+    item: int | None = None,
+    steps: int | None = None,
+    allow_published: bool = False,
+    observers: Sequence[int] | None = None,
+) -> Question:
+    """A question with the defaults of the plan filled in."""
+    view = plan.default_view if view is None else view
+    adjacency = plan.default_adjacency if adjacency is None else adjacency
+    unit = plan.default_unit if unit is None else unit
+    require_choice("view", view, VIEWS)
+    require_choice("adjacency", adjacency, ADJACENCIES)
+    require_choice("unit", unit, UNITS)
+    if item is not None and plan.facts is not None and not 0 <= item < plan.facts.items:
+        raise ValueError(f"item is {item}. Pass an index from 0 to {plan.facts.items - 1}, or None for the worst item.")
+    watchers = None if observers is None else tuple(observers)
+    return Question(
+        plan, view, adjacency, unit, item, plan.steps if steps is None else steps, allow_published, watchers
+    )
+
+
+def answer(question: Question) -> Spend:
+    """The spend of the rule that the table has for a question."""
+    plan = question.plan
+    if plan.errors is not None:
+        raise ValueError("errors is given and may carry data, so there is no guarantee. Drop errors= to get one.")
+    key = plan.operator.family, plan.noise.place, plan.schedule.sampling
+    rules = _TABLE.get(key)
+    if rules is None:
+        raise ValueError(
+            f"there is no privacy theorem for the operator family {key[0]!r} with noise on the {key[1]} and the "
+            f"schedule {key[2]!r}. Use a combination that hushpoint.methods builds, or block noise on every block."
+        )
+    if question.view not in rules:
+        raise ValueError(
+            f"view is {question.view!r}, and nobody has that view of {plan.method or plan.operator.name}. "
+            f"Choose one of: {', '.join(map(repr, rules))}."
+        )
+    return rules[question.view](question)
+
+
+def gaussian_spend(question: Question, mu: float, section: str, because: tuple[str, ...], view: View) -> Spend:
+    """A Gaussian loss, with a note where the view is wider than the one asked for."""
+    return Spend(lambda delta: gdp_epsilon(mu, delta), section, _named(question, view, because), view, mu)
+
+
+def _named(question: Question, view: View, because: tuple[str, ...]) -> tuple[str, ...]:
+    if view == question.view:
+        return because
+    note = f"the view {question.view!r} has no theorem of its own here: this is the wider view {view!r}"
+    return (*because, note)
+
+
+# --- rules
+
+
+def _compose(section: str, view: View) -> Rule:
+    """Every participation is one Gaussian release; they compose exactly."""
+
+    def rule(question: Question) -> Spend:
+        times = question.plan.schedule.most(question.steps)
+        because = question.certificate.because
+        if question.plan.schedule.cap is not None:
+            because = (*because, f"at most {times} participations, enforced by the run")
+        return gaussian_spend(question, compose_mu([question.ratio()], times), section, because, view)
+
+    return rule
+
+
+def _compose_steps(section: str, view: View) -> Rule:
+    """Every step is one Gaussian release about everybody, whoever takes part."""
+
+    def rule(question: Question) -> Spend:
+        mu = compose_mu([question.ratio()], question.steps)
+        return gaussian_spend(question, mu, section, question.certificate.because, view)
+
+    return rule
+
+
+def _last_iterate(section: str, wider: Rule) -> Rule:
+    """Only the final model is seen: shifted interpolation, where every condition of it holds."""
+
+    def rule(question: Question) -> Spend:
+        plan = question.plan
+        if plan.tail_average is not None:
+            raise ValueError(
+                "view is 'final' and the plan releases a tail average, which the last-iterate bound does not cover. "
+                "Ask for view='iterates', under which averages are free, or set tail_average=None."
+            )
+        obstacle = _obstacle(plan)
+        spend = wider(question)
+        if obstacle:
+            return replace(spend, because=(*spend.because, f"no last-iterate bound: {obstacle}"))
+        rate = plan.operator.step_lipschitz(plan.largest_relaxation)
+        ratio = question.ratio()
+        tolerance = getattr(plan.operator, "tolerance", 0.0)
+        if plan.operator.blocks > 1 and tolerance:
+            others = (plan.operator.blocks - 1) * (4 * tolerance / plan.noise.std) ** 2
+            ratio = math.sqrt(ratio**2 + others)
+        mu = last_iterate_mu(ratio, float(rate), question.steps)  # type: ignore[arg-type]
+        if spend.mu is not None and spend.mu <= mu:
+            return spend
+        because = (
+            *question.certificate.because,
+            f"every step is {rate:.6g}-Lipschitz",
+            "nothing but the model is seen",
+        )
+        return gaussian_spend(question, mu, section, because, "final")
+
+    return rule
+
+
+def _obstacle(plan: Plan) -> str:
+    """Which condition of the last-iterate theorem fails; empty if none."""
+    rate = plan.operator.step_lipschitz(plan.largest_relaxation)
+    if isinstance(plan.relaxation, tuple):
+        return "the relaxation is not constant"
+    if rate is None:
+        missing = plan.certificate.missing
+        return missing[-1] if missing else "the step has no Lipschitz constant (declare row_norm with a smooth loss)"
+    if rate > 1:
+        return f"a step is {rate:.4g}-Lipschitz, above 1; a smaller step_size has one"
+    if plan.schedule.cap is not None:
+        return "a participation cap stops blocks from moving"
+    if plan.operator.blocks > 1 and plan.operator.multiplicity is not None:
+        return "items have unequal weights and equal noise"
+    return ""
+
+
+def _poisson(section: str) -> Rule:
+    """A secret Poisson sample of bounded messages, summed and noised: the privacy-loss distribution."""
+
+    def rule(question: Question) -> Spend:
+        from hushpoint.privacy.subsampling import poisson_epsilon, poisson_noise
+
+        plan, schedule, steps = question.plan, question.plan.schedule, question.steps
+        if not question.item_level or schedule.cap is not None:
+            spend = _compose(section, "iterates")(question)
+            why = "the record's user" if schedule.cap is None else "with a cap, every user"
+            return replace(
+                spend, because=(*spend.because, f"no amplification: who is sampled counts as seen for {why}")
+            )
+        prob = schedule.prob if isinstance(schedule, PoissonSample) else 1.0
+        bound = question.certificate.shift(question.unit, "zero-out", question.item)
+        multiplier, adjacency = plan.noise.std / bound, question.adjacency
+        because = (*question.certificate.because, f"each item sampled secretly with probability {prob:g}")
+        return Spend(
+            lambda delta: poisson_epsilon(multiplier, prob, steps, delta, adjacency),
+            section,
+            _named(question, "iterates", because),
+            "iterates",
+            calibrated=lambda epsilon, delta: bound * poisson_noise(epsilon, delta, prob, steps, adjacency),
+        )
+
+    return rule
+
+
+def _fixed_size(section: str) -> Rule:
+    """A secret sample of fixed size: the Renyi bound of Wang, Balle and Kasiviswanathan, or no amplification."""
+
+    def rule(question: Question) -> Spend:
+        from hushpoint.privacy.subsampling import fixed_size_epsilon
+
+        spend = _compose(section, "iterates")(question)
+        schedule, steps = question.plan.schedule, question.steps
+        if not question.item_level or not isinstance(schedule, FixedSample):
+            return replace(spend, because=(*spend.because, "no amplification: who is sampled counts as seen"))
+        multiplier = question.plan.noise.std / question.certificate.shift(question.unit, "zero-out", question.item)
+        size, items = schedule.size, schedule.blocks
+        because = (*question.certificate.because, f"{size} of {items} items sampled secretly without replacement")
+        return Spend(
+            lambda delta: min(spend.epsilon(delta), fixed_size_epsilon(multiplier, size, items, steps, delta)),
+            section,
+            _named(question, "iterates", because),
+            "iterates",
+        )
+
+    return rule
+
+
+def _walk_network(question: Question) -> Spend:
+    """The stateless walk seen by a peer (or several that collude): first return to the user or hit of the peer."""
+    from hushpoint.privacy.network import network_spend
+
+    plan = question.plan
+    schedule = plan.schedule
+    if not isinstance(schedule, Walk) or isinstance(plan.relaxation, tuple):
+        raise ValueError("the network view of a walk needs a walk and a constant relaxation.")
+    local = _compose("3b", "network")(question)
+    tolerance = getattr(plan.operator, "tolerance", 0.0)
+    shift = question.certificate.shift(question.unit, question.adjacency, question.item) - 4 * tolerance
+    epsilon = network_spend(
+        shift / plan.noise.std,
+        4 * tolerance / plan.noise.std,
+        plan.operator.step_lipschitz(plan.largest_relaxation) or 1.0,
+        schedule.most(question.steps),
+        schedule.blocks,
+        schedule.neighbours,
+        question.item,
+        question.observers,
+        question.steps,
+    )
+    return Spend(
+        lambda delta: min(local.epsilon(delta), epsilon(delta)),
+        "4d",
+        (*local.because, "the path may be known, the final model is published"),
+        "network",
+    )
+
+
+def _published_network(question: Question) -> Spend:
+    """Algorithm 4 seen by a peer: the local bound is proved; the paper's amplified one is only published."""
+    local = _compose("3b", "messages")(question)
+    if not question.allow_published:
+        return local
+    plan = question.plan
+    operator = plan.operator
+    times = plan.schedule.most(question.steps)
+
+    def rdp(alpha: float) -> float:
+        return published.network_rdp(
+            alpha=alpha,
+            participations=times,
+            loss_lipschitz=_published_bound(question),
+            gamma=float(getattr(operator, "gamma", math.nan)),
+            noise_std=plan.noise.std,
+            items=operator.blocks,
+        )
+
+    return _published(question, rdp, "erratum 7", "network")
+
+
+def _published_central(question: Question, wider: Rule) -> Spend:
+    """The paper's central bounds for Algorithms 2 and 3, which shrink with n and do not hold as printed."""
+    if not question.allow_published:
+        return wider(question)
+    plan = question.plan
+    common: dict[str, Any] = {
+        "loss_lipschitz": _published_bound(question),
+        "gamma": float(getattr(plan.operator, "gamma", math.nan)),
+        "noise_std": plan.noise.std,
+        "items": plan.operator.blocks,
+        "steps": question.steps,
+    }
+    if isinstance(plan.schedule, FixedSample):
+        size = plan.schedule.size
+        return _published(
+            question,
+            lambda a: published.federated_central_rdp(alpha=a, sample_size=size, **common),
+            "erratum 5",
+            "final",
+        )
+    return _published(question, lambda a: published.centralized_admm_rdp(alpha=a, **common), "erratum 1", "final")
+
+
+def _published(question: Question, rdp: Callable[[float], float], section: str, view: View) -> Spend:
+    """An RDP formula of the paper, at the orders where its printed conditions hold."""
+
+    def epsilon(delta: float) -> float:
+        table = []
+        for order in ORDERS:
+            try:
+                table.append((order, rdp(order)))
+            except ValueError:
+                continue
+        if not table:
+            return math.inf
+        return rdp_epsilon(([o for o, _ in table], [value for _, value in table]), delta, conversion="paper")
+
+    return Spend(epsilon, section, question.certificate.because, view, basis="published")
+
+
+def _published_bound(question: Question) -> float:
+    facts = question.plan.facts
+    if facts is None or facts.missing:
+        raise ValueError(" ".join(facts.missing) if facts else "the paper's bounds need the facts of a problem.")
+    return facts.gradient_bound
+
+
+def _exposed(question: Question) -> Spend:
+    """Messages leave without noise: whoever sees them sees data."""
+    because = ("messages carry no noise of their own, only their sum or the release does",)
+    return Spend(lambda delta: math.inf, "4c", because, question.view, mu=math.inf)
+
+
+# --- the table
+
+_LOCAL_MESSAGES = _compose("3b", "messages")
+
+
+def _central(question: Question) -> Spend:
+    return _published_central(question, _LOCAL_MESSAGES)
+
+
+def _consensus_rules(sampling: str) -> dict[str, Rule]:
+    final = _last_iterate("4b", _central) if sampling == "all" else _central
+    rules = {"final": final, "iterates": _central, "messages": _LOCAL_MESSAGES}
+    return {**rules, "network": _published_network} if sampling == "walk" else rules
+
+
+def _wider_rules(rule: Rule, final: Rule | None = None) -> dict[str, Rule]:
+    return {"final": rule if final is None else final, "iterates": rule, "messages": _exposed}
+
+
+_ONE_BLOCK = _compose_steps("3a", "iterates")
+_FULL_GRADIENT = _compose_steps("3g", "iterates")
+_ONE_BLOCK_RULES: dict[str, Rule] = {
+    "final": _last_iterate("4b", _ONE_BLOCK),
+    "iterates": _ONE_BLOCK,
+    "messages": _compose_steps("3a", "messages"),
+}
+_WALK_LOCAL = _compose("3b", "messages")
+
+_TABLE: dict[tuple[str, str, str], dict[str, Rule]] = {
+    ("one block", "block", "all"): _ONE_BLOCK_RULES,
+    **{
+        ("consensus", "block", sampling): _consensus_rules(sampling)
+        for sampling in ("all", "cyclic", "permuted", "single", "fixed", "poisson", "walk")
+    },
+    ("summed", "sum", "all"): _wider_rules(_compose("3f", "iterates")),
+    ("summed", "sum", "poisson"): _wider_rules(_poisson("3f")),
+    ("summed", "sum", "fixed"): _wider_rules(_compose("3f", "iterates")),
+    **{
+        ("anchored", "release", sampling): _wider_rules(_compose_steps("3e", "iterates"))
+        for sampling in ("all", "poisson", "fixed")
+    },
+    ("gradient", "sum", "all"): _wider_rules(_FULL_GRADIENT, _last_iterate("4b", _FULL_GRADIENT)),
+    ("gradient", "sum", "poisson"): _wider_rules(_poisson("3g")),
+    ("gradient", "sum", "fixed"): _wider_rules(_fixed_size("3g")),
+    ("coordinate", "sum", "single"): _wider_rules(_compose_steps("3g", "iterates")),
+    ("stateless", "block", "walk"): {
+        "final": _WALK_LOCAL,
+        "iterates": _WALK_LOCAL,
+        "messages": _WALK_LOCAL,
+        "network": _walk_network,
+    },
+}

@@ -1,0 +1,145 @@
+"""What may be said about a run: a guarantee, and the budget one asks for."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import asdict, dataclass
+from typing import Any, Literal
+
+from hushpoint._checks import require_choice, require_positive
+from hushpoint.certificates import ADJACENCIES, UNITS
+from hushpoint.privacy.gaussian import compose_mu, gdp_epsilon
+
+View = Literal["final", "iterates", "messages", "network"]
+Adjacency = Literal["replace-one", "zero-out"]
+Unit = Literal["user", "record"]
+Basis = Literal["proved", "published"]
+
+VIEWS = ("final", "iterates", "messages", "network")
+
+_WATCHERS = {
+    "final": "anyone who sees only the final model",
+    "iterates": "anyone who sees every iterate and the final model",
+    "messages": "anyone who sees every message, an untrusted server included",
+    "network": "any other peer, who sees the token only when it arrives",
+}
+
+
+@dataclass(frozen=True)
+class Guarantee:
+    """A differential-privacy statement: (epsilon, delta) for one unit, against one viewer, and what it rests on.
+
+    ``mu`` is the Gaussian-DP parameter where the loss is Gaussian, else None. ``basis`` is "proved" (docs/privacy.md)
+    or "published" (the paper says so; it is known not to hold in general). ``section`` names the proof.
+    """
+
+    epsilon: float
+    delta: float
+    mu: float | None
+    unit: Unit
+    adjacency: Adjacency
+    view: View
+    basis: Basis
+    section: str
+    assumptions: tuple[str, ...] = ()
+
+    def __str__(self) -> str:
+        if math.isinf(self.epsilon):
+            said = f"No guarantee (epsilon = infinity) for one {self.unit} ({self.adjacency})"
+        else:
+            said = f"epsilon = {_up(self.epsilon)} at delta = {self.delta:g} for one {self.unit} ({self.adjacency})"
+        where = f"Proved (docs/privacy.md, section {self.section})."
+        if self.basis == "published":
+            where = f"Published, not proved and known to fail in cases (docs/errata.md, {self.section})."
+        rests = f" Rests on: {', '.join(self.assumptions)}." if self.assumptions else ""
+        ending = "" if math.isinf(self.epsilon) else f" {where}"
+        return f"{said}, against {_WATCHERS[self.view]}.{ending}{rests}"
+
+    def to_dict(self) -> dict[str, Any]:
+        """The guarantee as JSON can hold it; an infinite epsilon is the text "inf"."""
+        record = asdict(self)
+        record["assumptions"] = list(self.assumptions)
+        record["epsilon"] = "inf" if math.isinf(self.epsilon) else self.epsilon
+        record["statement"] = str(self)
+        return record
+
+
+@dataclass(frozen=True)
+class Budget:
+    """What a run may spend; what is left None takes the default of the method."""
+
+    epsilon: float
+    delta: float
+    view: View | None = None
+    adjacency: Adjacency | None = None
+    unit: Unit | None = None
+
+    def __post_init__(self) -> None:
+        require_positive("epsilon", self.epsilon)
+        checked_delta(self.delta)
+        for name, choices in (("view", VIEWS), ("adjacency", ADJACENCIES), ("unit", UNITS)):
+            if getattr(self, name) is not None:
+                require_choice(name, getattr(self, name), choices)
+
+    def to_dict(self) -> dict[str, Any]:
+        """The budget as JSON can hold it."""
+        return asdict(self)
+
+
+def compose(*guarantees: Guarantee) -> Guarantee:
+    """One guarantee for several releases about the same people, each possibly chosen in view of the others.
+
+    Gaussian ones compose as ``sqrt(sum mu^2)`` and are read at the largest delta; otherwise epsilons and deltas add.
+    Unit and adjacency must agree; the view is the widest one and the basis the weakest.
+    """
+    if not guarantees:
+        raise ValueError("compose was given no guarantee. Pass at least one.")
+    first = guarantees[0]
+    for other in guarantees[1:]:
+        if (other.unit, other.adjacency) != (first.unit, first.adjacency):
+            raise ValueError(
+                f"guarantees are for one {first.unit} ({first.adjacency}) and one {other.unit} ({other.adjacency}). "
+                "Compose guarantees of the same unit and adjacency."
+            )
+    gaussian = [g.mu for g in guarantees if g.mu is not None]
+    rest = [g for g in guarantees if g.mu is None]
+    mu = compose_mu(gaussian) if gaussian else 0.0
+    delta = max([g.delta for g in guarantees if g.mu is not None], default=0.0)
+    epsilon = gdp_epsilon(mu, delta) if gaussian else 0.0
+    view = "network" if {g.view for g in guarantees} == {"network"} else _widest(guarantees)
+    return Guarantee(
+        epsilon + sum(g.epsilon for g in rest),
+        delta + sum(g.delta for g in rest),
+        None if rest else mu,
+        first.unit,
+        first.adjacency,
+        view,
+        "published" if any(g.basis == "published" for g in guarantees) else "proved",
+        "1" if all(g.basis == "proved" for g in guarantees) else "the published part",
+        (f"{len(guarantees)} releases composed", *dict.fromkeys(a for g in guarantees for a in g.assumptions)),
+    )
+
+
+def checked_delta(delta: float) -> float:
+    """A delta in (0, 1)."""
+    if not (isinstance(delta, (int, float)) and 0 < delta < 1):
+        raise ValueError(f"delta is {delta!r}. Pass a number in (0, 1), well below one over the number of people.")
+    return float(delta)
+
+
+def _widest(guarantees: tuple[Guarantee, ...]) -> View:
+    views = {g.view for g in guarantees}
+    for view in ("messages", "iterates", "final"):
+        if view in views:
+            if "network" in views:
+                raise ValueError("guarantees of the network view compose only with each other. Ask for 'messages'.")
+            return view
+    return "network"
+
+
+def _up(value: float) -> str:
+    """Four significant digits, rounded up."""
+    if value <= 0:
+        return "0"
+    unit = 10.0 ** (math.floor(math.log10(value)) - 3)
+    return f"{math.ceil(value / unit * (1 - 1e-12)) * unit:.4g}"

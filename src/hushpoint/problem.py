@@ -1,0 +1,534 @@
+"""A problem: public facts, and the rows of the items (records, or users with several rows each)."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, Literal
+
+import numpy as np
+import scipy.sparse
+from numpy.typing import ArrayLike, NDArray
+
+from hushpoint import losses, regularizers
+from hushpoint._checks import require_choice, require_count, require_flag, require_positive, shown
+from hushpoint.losses import Loss
+from hushpoint.regularizers import Regularizer, WithoutIntercept, Zero
+
+Array = NDArray[np.float64]
+Indices = NDArray[np.int64]
+Weights = Literal["items", "rows"]
+
+
+@dataclass(frozen=True)
+class Facts:
+    """What is public about a problem: all that accounting, calibration and planning may use.
+
+    ``width`` is the length of the model: the features, and one more with an intercept. ``rows_per_item`` is None where
+    every item is one row (the unit is then the record, not the user).
+    """
+
+    items: int
+    features: int
+    loss: Loss
+    regularizer: Regularizer
+    row_norm: float | None = None
+    clip: float | None = None
+    rows_per_item: tuple[int, ...] | None = None
+    weights: Weights = "items"
+    fit_intercept: bool = False
+
+    def __post_init__(self) -> None:
+        require_choice("weights", self.weights, ("items", "rows"))
+        for name in ("items", "features"):
+            object.__setattr__(self, name, require_count(name, getattr(self, name)))
+        for name in ("row_norm", "clip"):
+            if getattr(self, name) is not None:
+                object.__setattr__(self, name, require_positive(name, getattr(self, name)))
+        if self.rows_per_item is not None:
+            if len(self.rows_per_item) != self.items:
+                raise ValueError(
+                    f"rows_per_item has {len(self.rows_per_item)} entries for {self.items} items. Pass one each."
+                )
+            if min(self.rows_per_item) < 1:
+                raise ValueError("rows_per_item has an entry below 1. Every item needs a row.")
+
+    @property
+    def width(self) -> int:
+        """Length of the model."""
+        return self.features + self.fit_intercept
+
+    @property
+    def unit(self) -> Literal["user", "record"]:
+        """What an item is."""
+        return "record" if self.rows_per_item is None else "user"
+
+    @property
+    def rows(self) -> int:
+        """Rows in all."""
+        return self.items if self.rows_per_item is None else sum(self.rows_per_item)
+
+    @cached_property
+    def row_counts(self) -> Indices:
+        """Rows of each item."""
+        if self.rows_per_item is None:
+            return np.ones(self.items, dtype=np.int64)
+        return np.array(self.rows_per_item, dtype=np.int64)
+
+    @cached_property
+    def item_weights(self) -> Array:
+        """Weights of the items in the objective; they sum to one."""
+        if self.weights == "rows":
+            return self.row_counts / self.rows
+        return np.full(self.items, 1.0 / self.items)
+
+    @property
+    def gradient_bound(self) -> float:
+        """L: bound on the gradient norm of the loss of one row; infinite where nothing declared gives one."""
+        bound = math.inf if self.row_norm is None else self.loss.lipschitz * self.row_norm
+        return bound if self.clip is None else min(bound, self.clip)
+
+    @property
+    def smoothness(self) -> float:
+        """Bound on the curvature of the loss of one row; infinite where nothing declared gives one."""
+        return math.inf if self.row_norm is None else self.loss.smoothness * self.row_norm**2
+
+    @property
+    def because(self) -> tuple[str, ...]:
+        """What the gradient bound rests on."""
+        norm = () if self.row_norm is None else (f"rows scaled to norm <= {self.row_norm:g}",)
+        return norm if self.clip is None else (*norm, f"gradients clipped at {self.clip:g}")
+
+    @property
+    def missing(self) -> tuple[str, ...]:
+        """Why there is no bound on what one row does; empty where there is one."""
+        if math.isfinite(self.gradient_bound):
+            return ()
+        if self.row_norm is None and math.isfinite(self.loss.lipschitz):
+            return (
+                "row_norm is not declared. The privacy guarantee needs a bound on the length of every row that does "
+                "not come from the data. Pass row_norm=R (rows longer than R are scaled down to it), for example "
+                "row_norm=1.0 after scaling each column by its known range.",
+            )
+        return (
+            f"the {self.loss.name} loss has no bound on its gradient. Pass clip=C to Problem (every row's gradient is "
+            "then at most C long, the truncated loss), or use a loss with bounded slope such as 'huber'.",
+        )
+
+    def to_dict(self) -> dict[str, Any]:
+        """The facts as JSON can hold them."""
+        return {
+            "items": self.items,
+            "features": self.features,
+            "loss": losses.to_dict(self.loss),
+            "regularizer": regularizers.to_dict(self.regularizer),
+            "row_norm": self.row_norm,
+            "clip": self.clip,
+            "rows_per_item": None if self.rows_per_item is None else list(self.rows_per_item),
+            "weights": self.weights,
+            "fit_intercept": self.fit_intercept,
+        }
+
+    @staticmethod
+    def from_dict(record: dict[str, Any]) -> Facts:
+        """The facts that ``to_dict`` wrote."""
+        counts = record["rows_per_item"]
+        return Facts(
+            **{
+                **record,
+                "loss": losses.from_dict(record["loss"]),
+                "regularizer": regularizers.from_dict(record["regularizer"]),
+                "rows_per_item": None if counts is None else tuple(counts),
+            }
+        )
+
+
+@dataclass(frozen=True, eq=False)
+class Rows:
+    """The private part: features, targets, and which rows belong to which item (consecutive ones).
+
+    ``limits`` bounds the slope of each row's loss (clip / row length), None without clipping; ``offsets`` is None where
+    every item is one row.
+    """
+
+    features: Any  # (rows, width) array or CSR matrix
+    targets: Array
+    loss: Loss
+    squared_norms: Array
+    limits: Array | None = None
+    offsets: Indices | None = None
+
+    def __len__(self) -> int:
+        return len(self.targets)
+
+    @property
+    def items(self) -> int:
+        """Number of items."""
+        return len(self.targets) if self.offsets is None else len(self.offsets) - 1
+
+    @cached_property
+    def counts(self) -> Indices:
+        """Rows of each item."""
+        return np.ones(len(self), dtype=np.int64) if self.offsets is None else np.diff(self.offsets)
+
+    @property
+    def row_loss(self) -> Loss:
+        """The loss of every row, truncated where the problem clips."""
+        return self.loss if self.limits is None else self.loss.truncated(self.limits)
+
+    @property
+    def sparse(self) -> bool:
+        """Whether the features are a SciPy matrix."""
+        return bool(scipy.sparse.issparse(self.features))
+
+    def margins(self, model: Array) -> Array:
+        """Inner product of every row with one model."""
+        return np.asarray(self.features @ model)
+
+    def pick(self, index: Any) -> Rows:
+        """Some rows, as items of one row each."""
+        return Rows(
+            self.features[index],
+            self.targets[index],
+            self.loss,
+            self.squared_norms[index],
+            None if self.limits is None else self.limits[index],
+        )
+
+    def take(self, items: Indices | slice) -> Rows:
+        """Some items, in the order given."""
+        if isinstance(items, slice) and items == slice(None):
+            return self
+        if self.offsets is None:
+            return self.pick(items)
+        chosen = np.arange(self.items)[items]
+        rows, counts = rows_of_items(self.offsets, chosen)
+        picked = self.pick(rows)
+        offsets = np.concatenate([[0], np.cumsum(counts)])
+        return Rows(
+            picked.features,
+            picked.targets,
+            self.loss,
+            picked.squared_norms,
+            picked.limits,
+            offsets.astype(np.int64),
+        )
+
+
+def rows_of_items(offsets: Indices, chosen: Indices) -> tuple[Indices, Indices]:
+    """Indices of the rows of the chosen items, one item after the other, and how many each has."""
+    starts, counts = offsets[chosen], offsets[chosen + 1] - offsets[chosen]
+    within = np.arange(counts.sum()) - np.repeat(np.cumsum(counts) - counts, counts)
+    return np.repeat(starts, counts) + within, counts
+
+
+class Problem:
+    """Minimise over z the weighted mean over items of their loss, plus a regulariser.
+
+    Parameters
+    ----------
+    X : array, SciPy sparse matrix or data frame of shape (rows, features)
+    y : array of shape (rows,)
+        Numbers, or for a two-class loss any two values.
+    loss : str or Loss
+        "squared" ((a.z - b)^2/2), "logistic", "huber", "smoothed_hinge", "absolute", "quantile", or an object of
+        ``hushpoint.losses``.
+    regularizer : Regularizer, optional
+    row_norm : float, optional
+        Declared bound on the length of a row, the intercept's constant included; longer rows are scaled down to it.
+        None: undeclared, nothing is scaled.
+    groups : array of shape (rows,), optional
+        The user each row belongs to. Items are then users, and a user's loss is the mean over its rows.
+    weights : {"items", "rows"}
+        Whether items count equally or by their number of rows.
+    clip : float, optional
+        Bound on the gradient norm of each row: its loss is truncated (its slope is cut at ``clip`` / row length).
+    fit_intercept : bool
+        Append a constant feature of 1 (before the rows are scaled); it is the last entry of the model and is not
+        regularised.
+    """
+
+    def __init__(
+        self,
+        X: Any,
+        y: ArrayLike,
+        loss: str | Loss = "squared",
+        regularizer: Regularizer | None = None,
+        row_norm: float | None = None,
+        groups: ArrayLike | None = None,
+        weights: Weights = "items",
+        clip: float | None = None,
+        fit_intercept: bool = False,
+    ) -> None:
+        chosen_loss = losses.resolve(loss)
+        features = _checked_features(X)
+        targets, self.classes = _checked_targets(y, features.shape[0], chosen_loss)
+        counts: tuple[int, ...] | None = None
+        offsets: Indices | None = None
+        self.users: NDArray[Any] | None = None
+        if groups is not None:
+            order, self.users, row_counts = _checked_groups(groups, len(targets))
+            features, targets = features[order], targets[order]
+            counts = tuple(row_counts.tolist())
+            offsets = np.concatenate([[0], np.cumsum(row_counts)]).astype(np.int64)
+        self.facts: Facts = _facts(
+            items=len(targets) if counts is None else len(counts),
+            features=features.shape[1],
+            loss=chosen_loss,
+            regularizer=regularizer,
+            row_norm=row_norm,
+            clip=clip,
+            rows_per_item=counts,
+            weights=weights,
+            fit_intercept=fit_intercept,
+        )
+        if fit_intercept:
+            features = _with_constant(features)
+        features, squared_norms = _bounded(features, row_norm)
+        limits = None
+        if clip is not None:
+            with np.errstate(divide="ignore"):
+                limits = clip / np.sqrt(squared_norms)
+        self._rows: Rows | None = Rows(features, targets, chosen_loss, squared_norms, limits, offsets)
+
+    @classmethod
+    def declared(
+        cls,
+        items: int,
+        features: int,
+        loss: str | Loss = "squared",
+        regularizer: Regularizer | None = None,
+        row_norm: float | None = None,
+        clip: float | None = None,
+        rows_per_item: int | Sequence[int] | None = None,
+        weights: Weights = "items",
+        fit_intercept: bool = False,
+    ) -> Problem:
+        """A problem with facts only: it accounts, calibrates and plans, and refuses to run."""
+        require_count("items", items)
+        if rows_per_item is not None and not isinstance(rows_per_item, (Sequence, np.ndarray)):
+            rows_per_item = [require_count("rows_per_item", rows_per_item)] * items
+        return cls.from_facts(
+            _facts(
+                items=items,
+                features=features,
+                loss=losses.resolve(loss),
+                regularizer=regularizer,
+                row_norm=row_norm,
+                clip=clip,
+                rows_per_item=(
+                    None
+                    if rows_per_item is None
+                    else tuple(require_count("rows_per_item", count) for count in rows_per_item)
+                ),
+                weights=weights,
+                fit_intercept=fit_intercept,
+            )
+        )
+
+    @classmethod
+    def from_facts(cls, facts: Facts) -> Problem:
+        """A problem with facts only."""
+        problem = cls.__new__(cls)
+        problem.facts, problem.classes, problem.users, problem._rows = facts, None, None, None
+        return problem
+
+    def with_rows(self, rows: Rows) -> Problem:
+        """The same facts with other rows, which must respect them."""
+        problem = Problem.from_facts(self.facts)
+        problem.classes, problem.users, problem._rows = self.classes, self.users, rows
+        return problem
+
+    @property
+    def rows(self) -> Rows:
+        """The private rows."""
+        if self._rows is None:
+            raise ValueError("the problem is declared: it has facts and no rows. Build it with Problem(X, y, ...).")
+        return self._rows
+
+    @property
+    def has_rows(self) -> bool:
+        """Whether there is data, or facts only."""
+        return self._rows is not None
+
+    @property
+    def items(self) -> int:
+        """Number of items."""
+        return self.facts.items
+
+    @property
+    def features(self) -> int:
+        """Number of features, without the intercept."""
+        return self.facts.features
+
+    @property
+    def regularizer(self) -> Regularizer:
+        """The regulariser as it acts on the model: the intercept is left out."""
+        return self.facts.regularizer
+
+    @cached_property
+    def row_weights(self) -> Array:
+        """Weight of each row in the objective; they sum to one."""
+        rows = self.rows
+        return np.repeat(self.facts.item_weights / rows.counts, rows.counts)
+
+    def objective(self, model: ArrayLike) -> float:
+        """Weighted mean of the losses plus the regulariser, at one model. Reads the data: not private."""
+        point = self._checked_model(model)
+        rows = self.rows
+        losses_of_rows = rows.row_loss.value(rows.margins(point), rows.targets)
+        return float(self.row_weights @ losses_of_rows + self.facts.regularizer.value(point))
+
+    def gradient(self, model: ArrayLike) -> Array:
+        """Gradient of the weighted mean of the losses, at one model. Reads the data: not private."""
+        point = self._checked_model(model)
+        rows = self.rows
+        slopes = self.row_weights * rows.row_loss.derivative(rows.margins(point), rows.targets)
+        return np.asarray(rows.features.T @ slopes)
+
+    def split(self, model: Array) -> tuple[Array, float]:
+        """The coefficients and the intercept of a model."""
+        if self.facts.fit_intercept:
+            return model[:-1], float(model[-1])
+        return model, 0.0
+
+    def _checked_model(self, model: ArrayLike) -> Array:
+        point = np.asarray(model, dtype=np.float64)
+        if point.shape != (self.facts.width,):
+            raise ValueError(f"model has shape {point.shape}. Pass a vector of length {self.facts.width}.")
+        return point
+
+    def __repr__(self) -> str:
+        facts = self.facts
+        kind = "users" if facts.unit == "user" else "records"
+        declared = "" if self.has_rows else ", facts only"
+        return f"Problem({facts.items} {kind}, {facts.features} features, {facts.loss.name}{declared})"
+
+
+def _facts(*, regularizer: Regularizer | None, fit_intercept: bool, **known: Any) -> Facts:
+    chosen = Zero() if regularizer is None else regularizer
+    if not isinstance(chosen, Regularizer):
+        raise ValueError(
+            f"regularizer is {shown(regularizer)}. Pass an object of hushpoint.regularizers such as L1(0.1), or None."
+        )
+    if require_flag("fit_intercept", fit_intercept) and not isinstance(chosen, Zero):
+        chosen = WithoutIntercept(chosen)
+    facts = Facts(regularizer=chosen, fit_intercept=bool(fit_intercept), **known)
+    chosen.value(np.zeros(facts.width))  # a regulariser for models of another length says so here
+    return facts
+
+
+def _checked_features(X: Any) -> Any:
+    features: Any = X
+    if scipy.sparse.issparse(X):
+        features = scipy.sparse.csr_array(features).astype(np.float64)
+        features.sum_duplicates()
+        finite = np.isfinite(features.data).all()
+    else:
+        try:
+            table = np.asarray(X)
+            if table.dtype.kind not in "fiubO":
+                raise TypeError
+            features = table.astype(np.float64, copy=False)
+        except (TypeError, ValueError):
+            raise ValueError(
+                f"X is a {type(X).__name__} that does not convert to numbers. Encode text and missing columns first."
+            ) from None
+        finite = _all_finite(features)
+    if features.ndim != 2:
+        raise ValueError(f"X has {features.ndim} dimension(s). Pass a table of shape (rows, features).")
+    if 0 in features.shape:
+        raise ValueError(f"X has shape {features.shape}. Pass at least one row and one feature.")
+    if not finite:
+        raise ValueError("X has NaN or infinite entries. Remove or impute them before training.")
+    return features if scipy.sparse.issparse(features) else np.ascontiguousarray(features)
+
+
+def _all_finite(table: Array, chunk: int = 1 << 18) -> bool:
+    flat = table.reshape(-1)
+    return all(np.isfinite(flat[start : start + chunk]).all() for start in range(0, flat.size, chunk))
+
+
+def _checked_targets(y: Any, rows: int, loss: Loss) -> tuple[Array, NDArray[Any] | None]:
+    values = np.asarray(y)
+    if values.ndim == 2 and values.shape[1] == 1:
+        values = values[:, 0]
+    if values.ndim != 1:
+        raise ValueError(f"y has shape {values.shape}. Pass one target per row.")
+    if len(values) != rows:
+        raise ValueError(f"y has {len(values)} entries and X has {rows} rows. Pass one target per row.")
+    if loss.labels == "two-class":
+        return _two_classes(values, loss)
+    try:
+        if values.dtype.kind not in "fiubO":
+            raise TypeError
+        numbers = values.astype(np.float64)
+    except (TypeError, ValueError):
+        raise ValueError(
+            f"y is not numeric (dtype {values.dtype}) and the {loss.name} loss needs numbers. "
+            "Convert it, or use a two-class loss such as 'logistic'."
+        ) from None
+    if not np.isfinite(numbers).all():
+        raise ValueError("y has NaN or infinite entries. Remove those rows before training.")
+    return numbers, None
+
+
+def _two_classes(values: NDArray[Any], loss: Loss) -> tuple[Array, NDArray[Any]]:
+    if _has_missing(values) or (values.dtype.kind == "f" and not np.isfinite(values).all()):
+        raise ValueError("y has missing, NaN or infinite entries. Remove those rows before training.")
+    try:
+        classes = np.unique(values)
+    except TypeError:
+        raise ValueError("y mixes labels of different kinds. Pass two values of one kind.") from None
+    if len(classes) != 2:
+        found = "one class only" if len(classes) == 1 else "more than two different values"
+        raise ValueError(f"y has {found} and the {loss.name} loss needs two classes. Pass labels with two values.")
+    return np.where(values == classes[1], 1.0, -1.0), classes
+
+
+def _checked_groups(groups: Any, rows: int) -> tuple[Indices, NDArray[Any], Indices]:
+    ids = np.asarray(groups)
+    if ids.ndim != 1 or len(ids) != rows:
+        raise ValueError(f"groups has shape {ids.shape} and X has {rows} rows. Pass one user id per row.")
+    if _has_missing(ids):
+        raise ValueError("groups has NaN or missing entries. Give every row a user.")
+    try:
+        users, membership, counts = np.unique(ids, return_inverse=True, return_counts=True)
+    except TypeError:
+        raise ValueError("groups mixes ids of different kinds. Pass ids of one kind.") from None
+    return np.argsort(membership, kind="stable"), users, counts.astype(np.int64)
+
+
+def _has_missing(values: NDArray[Any]) -> bool:
+    """Whether an array of any kind has NaN, NaT, None or pandas' NA among its entries."""
+    if values.dtype.kind == "O":
+        return any(value is None or type(value).__name__ == "NAType" or value != value for value in values)
+    return bool((values != values).any())
+
+
+def _with_constant(features: Any) -> Any:
+    ones: Any = np.ones((features.shape[0], 1))
+    if scipy.sparse.issparse(features):
+        blocks: Any = [features, ones]
+        return scipy.sparse.csr_array(scipy.sparse.hstack(blocks))
+    return np.hstack([features, ones])
+
+
+def _bounded(features: Any, row_norm: float | None) -> tuple[Any, Array]:
+    """Rows scaled down to the bound, and their squared lengths. The caller's array is never changed."""
+    sparse = bool(scipy.sparse.issparse(features))
+    if sparse:
+        squared = np.asarray(features.multiply(features).sum(axis=1)).reshape(-1)
+    else:
+        squared = np.einsum("ij,ij->i", features, features)
+    if row_norm is None:
+        return features, squared
+    long = squared > row_norm**2
+    if not long.any():
+        return features, squared
+    # The last factor keeps the rounded row inside the bound.
+    scale = np.where(long, row_norm / np.sqrt(np.where(long, squared, 1.0)) * (1 - 4e-16), 1.0)
+    scaled = features.multiply(scale[:, None]).tocsr() if sparse else features * scale[:, None]
+    return scaled, np.where(long, row_norm**2, squared)

@@ -1,0 +1,220 @@
+"""Who moves: which blocks a step updates. The object that draws is the object that is accounted for."""
+
+from __future__ import annotations
+
+import operator
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any, ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hushpoint._checks import require_count, require_fraction
+from hushpoint.noise import Source
+
+Indices = NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class Schedule(ABC):
+    """Chooses blocks at each step, independently of the data.
+
+    ``cap`` is a public bound on the participations of each item; the run enforces it: who has reached the cap is not
+    asked again.
+    """
+
+    blocks: int
+    cap: int | None = field(default=None, kw_only=True)
+    sampling: ClassVar[str]
+
+    def __post_init__(self) -> None:
+        require_count("blocks", self.blocks)
+        if self.cap is not None:
+            require_count("cap", self.cap)
+
+    @abstractmethod
+    def draw(self, step: int, source: Source, position: int) -> Indices | None:
+        """Blocks that move in a step; None: all. ``position`` is where a walk stood before the step, -1 at first."""
+
+    @abstractmethod
+    def participations(self, steps: int) -> int:
+        """The most that one block can move in so many steps."""
+
+    def most(self, steps: int) -> int:
+        """The most that one block can move, given the cap."""
+        count = self.participations(steps)
+        return count if self.cap is None else min(count, self.cap)
+
+
+@dataclass(frozen=True)
+class EveryBlock(Schedule):
+    """All blocks at every step."""
+
+    sampling = "all"
+
+    def draw(self, step: int, source: Source, position: int) -> None:
+        return None
+
+    def participations(self, steps: int) -> int:
+        return steps
+
+
+@dataclass(frozen=True)
+class Cyclic(Schedule):
+    """One block a step, in a fixed order."""
+
+    sampling = "cyclic"
+
+    def draw(self, step: int, source: Source, position: int) -> Indices:
+        return np.array([step % self.blocks])
+
+    def participations(self, steps: int) -> int:
+        return -(-steps // self.blocks)
+
+
+@dataclass(frozen=True)
+class Permuted(Schedule):
+    """One block a step, in a fresh random order on each pass."""
+
+    sampling = "permuted"
+
+    def draw(self, step: int, source: Source, position: int) -> Indices:
+        # The order of a pass is drawn at the address of the pass, so it can be drawn again at every step of it.
+        turn, place = divmod(step, self.blocks)
+        return np.argsort(source.uniforms("order", 0, turn, self.blocks))[place : place + 1]
+
+    def participations(self, steps: int) -> int:
+        return -(-steps // self.blocks)
+
+
+@dataclass(frozen=True)
+class OneBlock(Schedule):
+    """One uniformly drawn block a step."""
+
+    sampling = "single"
+
+    def draw(self, step: int, source: Source, position: int) -> Indices:
+        return _uniform_index(source, step, self.blocks)
+
+    def participations(self, steps: int) -> int:
+        return steps
+
+
+@dataclass(frozen=True)
+class PoissonSample(Schedule):
+    """Each block independently with probability ``prob``."""
+
+    prob: float = 1.0
+    sampling = "poisson"
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        require_fraction("sample_prob", self.prob, remedy="Pass a probability in (0, 1].")
+
+    def draw(self, step: int, source: Source, position: int) -> Indices:
+        return np.flatnonzero(source.uniforms("schedule", 0, step, self.blocks) < self.prob)
+
+    def participations(self, steps: int) -> int:
+        return steps
+
+
+@dataclass(frozen=True)
+class FixedSample(Schedule):
+    """A uniformly drawn subset of ``size`` blocks, without replacement."""
+
+    size: int = 1
+    sampling = "fixed"
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        require_count(
+            "sample_size",
+            self.size,
+            most=self.blocks,
+            remedy=f"Pass a whole number from 1 to the number of items, {self.blocks}.",
+        )
+
+    def draw(self, step: int, source: Source, position: int) -> Indices:
+        if self.size == self.blocks:
+            return np.arange(self.blocks)
+        # The positions of the smallest of independent uniform numbers are a uniform subset.
+        return np.sort(np.argpartition(source.uniforms("schedule", 0, step, self.blocks), self.size)[: self.size])
+
+    def participations(self, steps: int) -> int:
+        return steps
+
+
+@dataclass(frozen=True)
+class Walk(Schedule):
+    """A token that walks from user to user: the holder moves, then hands over to a random neighbour.
+
+    ``neighbours`` holds for each user the users it may hand over to; None is the complete graph in which the next user
+    is uniform over all, the holder included. The first holder is uniform.
+    """
+
+    neighbours: tuple[tuple[int, ...], ...] | None = None
+    sampling = "walk"
+
+    def draw(self, step: int, source: Source, position: int) -> Indices:
+        if self.neighbours is None or position < 0:
+            return _uniform_index(source, step, self.blocks)
+        others = self.neighbours[position]
+        return np.array([others[int(_uniform_index(source, step, len(others))[0])]])
+
+    def participations(self, steps: int) -> int:
+        return steps
+
+
+def _uniform_index(source: Source, step: int, count: int) -> Indices:
+    return (source.uniforms("schedule", 0, step, 1) * count).astype(np.int64)
+
+
+def walk_on(graph: Any, users: int, cap: int | None = None) -> Walk:
+    """The walk on ``"complete"``, on a connected networkx graph (its sorted nodes are the users) or neighbour lists."""
+    if isinstance(graph, str):
+        if graph != "complete":
+            raise ValueError(f"graph is {graph!r}. Pass 'complete' or a networkx graph.")
+        return Walk(users, cap=cap)
+    if isinstance(graph, Sequence):
+        neighbours = _checked_lists(graph)
+    elif hasattr(graph, "adj"):
+        if graph.is_directed():
+            raise ValueError("graph is directed. Pass an undirected networkx graph.")
+        try:
+            nodes = sorted(graph.nodes)
+        except TypeError:
+            raise ValueError("graph has nodes of different kinds. Number them, or name them all by strings.") from None
+        number = {node: index for index, node in enumerate(nodes)}
+        neighbours = tuple(tuple(sorted(number[other] for other in graph.adj[node])) for node in nodes)
+    else:
+        raise ValueError(f"graph is a {type(graph).__name__}. Pass 'complete' or a networkx graph.")
+    if len(neighbours) != users:
+        raise ValueError(f"graph has {len(neighbours)} nodes for {users} users. Give every user a node.")
+    if not _connected(neighbours):
+        raise ValueError("graph is not connected. Add edges: a walk must be able to reach every user.")
+    return Walk(users, neighbours, cap=cap)
+
+
+def _checked_lists(lists: Sequence[Any]) -> tuple[tuple[int, ...], ...]:
+    """Neighbour lists whose entries are users and whose edges go both ways."""
+    remedy = "Pass 'complete', a networkx graph, or for each user the list of its neighbours."
+    try:
+        neighbours = tuple(tuple(operator.index(other) for other in others) for others in lists)
+    except TypeError:
+        raise ValueError(f"graph is not made of lists of user numbers. {remedy}") from None
+    edges = {(user, other) for user, others in enumerate(neighbours) for other in others}
+    if any((other, user) not in edges for user, other in edges):
+        raise ValueError(f"graph has an edge to nowhere, or one that goes one way only. {remedy}")
+    return neighbours
+
+
+def _connected(neighbours: tuple[tuple[int, ...], ...]) -> bool:
+    seen, waiting = {0}, [0]
+    while waiting:
+        for other in neighbours[waiting.pop()]:
+            if other not in seen:
+                seen.add(other)
+                waiting.append(other)
+    return len(seen) == len(neighbours) and all(neighbours)
