@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import hushpoint as hp
-from hushpoint.engine import State
+from hushpoint.engine import RunFailed, State
 from hushpoint.noise import Noise, seeded_source
 from hushpoint.operators import FixedPoint, Gradient
 from hushpoint.schedules import EveryBlock, OneBlock
@@ -327,14 +327,14 @@ def test_the_history_holds_the_objective_that_the_plan_minimises(name):
 
 def test_ctrl_c_ends_at_a_whole_step_and_the_run_can_go_on():
     # an interrupt in the middle of a step leaves blocks that moved and a mean that does not know
-    plan = make("centralized 5", 20)
+    plan, before = make("centralized 5", 20), signal.getsignal(signal.SIGINT)
     whole = plan.run(seed=6)
+    assert signal.getsignal(signal.SIGINT) is before
 
     def press(step, model):
         if step == 8:
             os.kill(os.getpid(), signal.SIGINT)
 
-    before = signal.getsignal(signal.SIGINT)
     cut = plan.run(seed=6, callback=press)
     assert signal.getsignal(signal.SIGINT) is before
     assert cut.status == "interrupted"
@@ -356,6 +356,31 @@ def test_a_second_ctrl_c_goes_through_at_once():
     with pytest.raises(KeyboardInterrupt):
         make("centralized all", 20).run(seed=6, callback=press)
     assert signal.getsignal(signal.SIGINT) is before
+
+
+def test_a_step_that_fails_gives_back_the_state_before_it():
+    # a failure on step 90 of 100 that loses everything, or that hands out a state of which half has moved
+    plan = make("centralized all", 6)
+    whole, solve = plan.run(seed=1), type(plan.operator).local
+    for chunk, kept in ((ITEMS, 3), (5, None)):
+        calls = []
+
+        def local(self, data, chosen, *rest, calls=calls, fails=4 if kept else 3 * 3 + 2):
+            calls.append(chosen)
+            if len(calls) == fails:
+                raise RuntimeError("no convergence")
+            return solve(self, data, chosen, *rest)
+
+        broken = make("centralized all", 6)
+        broken.operator.chunk = chunk
+        broken.operator.local = local.__get__(broken.operator)
+        with pytest.raises(RunFailed, match="step 4: no convergence") as failure:
+            broken.run(seed=1)
+        if kept is None:  # the first chunk of the step had moved already
+            assert failure.value.state is None
+        else:
+            assert failure.value.state.steps == kept
+            np.testing.assert_array_equal(plan.run(state=failure.value.state).model, whole.model)
 
 
 # ---------------------------------------------------------------------------------------------- Algorithm 1
@@ -484,6 +509,18 @@ def test_nobody_takes_part_more_often_than_the_cap(plan_with, cap):
     worn = cut.state.participations == cap
     np.testing.assert_array_equal(done.state.blocks[worn], cut.state.blocks[worn])
     assert done.state.steps == plan.steps
+
+
+@pytest.mark.parametrize("name", ["decentralized ring", "stateless ring"])
+def test_the_token_walks_along_edges(name):
+    # a token that jumps: the walk that runs is not the walk of the graph, nor the one that was accounted for
+    plan, state, positions = make(name, 25), None, []
+    for step in range(25):
+        state = plan.run(seed=4, state=state, callback=stop_at(step + 1)).state
+        positions.append(state.position)
+    hops = np.diff(positions) % ITEMS
+    assert set(hops) == {1, ITEMS - 1}
+    assert plan.run(seed=4).state.position == positions[-1]
 
 
 def test_a_stateless_user_at_its_cap_still_adds_noise():

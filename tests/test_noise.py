@@ -390,6 +390,16 @@ def test_long_streams_agree_too(make):
 
 
 @both_sources
+def test_compiled_uniforms_are_those_of_the_numpy_stream(make):
+    # catches: a sampled round that two processes disagree on
+    source = make()
+    for role, item, step in ADDRESSES:
+        np.testing.assert_array_equal(
+            source.uniforms(role, item, step, 200), source.stream(role, item, step).random(200)
+        )
+
+
+@both_sources
 def test_different_addresses_give_different_draws(make):
     # catches: an address folded (role + item, item xor step, 16 bits): the same noise twice is no noise
     source = make()

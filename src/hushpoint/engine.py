@@ -29,7 +29,8 @@ Status = Literal["finished", "stopped", "interrupted"]
 class State:
     """Where a run stands. Private where blocks carry no noise: never publish it, publish the model.
 
-    ``shared`` is what the messages made; ``public`` is its last release; ``participations`` counts moves of each block.
+    ``shared`` is what the messages made; ``public`` is its last release; ``participations`` counts moves of each block;
+    ``planned`` is the most steps that any run of it set out to do.
     """
 
     shared: Array
@@ -38,6 +39,7 @@ class State:
     participations: Indices
     fingerprint: str
     steps: int = 0
+    planned: int = 0
     position: int = -1
     tail_start: int = 0
     tail_sum: Array = field(default_factory=lambda: np.zeros(0))
@@ -61,7 +63,13 @@ class State:
         with np.load(path, allow_pickle=False) as file:
             record: dict[str, Any] = {name: file[name] for name in file.files}
         seed = str(record.pop("seed"))
-        for name, kind in {"steps": int, "position": int, "tail_start": int, "fingerprint": str}.items():
+        for name, kind in {
+            "steps": int,
+            "planned": int,
+            "position": int,
+            "tail_start": int,
+            "fingerprint": str,
+        }.items():
             record[name] = kind(record[name])
         return State(**record, seed=int(seed) if seed else None)
 
@@ -109,12 +117,15 @@ def run(
     operator = plan.operator
     if operator.needs_rows and (plan.problem is None or not plan.problem.has_rows):
         raise ValueError("the plan has no rows: its problem is declared. Bind data with plan.on(Problem(X, y, ...)).")
+    if history not in (False, True, "models"):
+        raise ValueError(f"history is {history!r}. Pass False, True (the objective) or 'models'.")
     if history is True and plan.problem is None:
         raise ValueError("history is True and the plan has no problem to take the objective of. Pass history='models'.")
     current = _begin(plan, state, seed)
     source = source_for(current.seed)
     data = operator.prepare(plan.problem.rows if operator.needs_rows and plan.problem else None)
     target = plan.steps if current.steps < plan.steps else current.steps + plan.steps
+    current.planned = max(current.planned, target)
     _open_tail(plan, current, target)
     record: dict[str, list[Any]] = {"step": []}
     status: Status = "finished"
@@ -242,10 +253,8 @@ def _remember(record: dict[str, list[Any]], history: bool | str, plan: Plan, ste
     record["step"].append(step)
     if history is True:
         record.setdefault("objective", []).append(plan.objective(model))
-    elif history == "models":
-        record.setdefault("models", []).append(model)
     else:
-        raise ValueError(f"history is {history!r}. Pass False, True (the objective) or 'models'.")
+        record.setdefault("models", []).append(model)
 
 
 @contextmanager

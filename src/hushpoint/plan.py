@@ -215,19 +215,24 @@ class Plan:
         return replace(result, guarantee=self._spent(result))
 
     def _spent(self, result: Result) -> Guarantee:
-        """The guarantee of what a run did, for all steps of its state; epsilon = infinity where there is none."""
+        """The guarantee of a run; epsilon = infinity where there is none.
+
+        A run cut short is accounted as if it had gone on: when to stop may have depended on the data.
+        """
         from hushpoint.privacy.accounting import account, ask
 
-        budget = self.budget
         items = 0 if self.facts is None else self.facts.items
-        delta = budget.delta if budget else items**-1.1 if items > 1 else 1e-5
-        source = source_for(result.state.seed)
-        steps = max(result.state.steps, 1)
+        delta = self.budget.delta if self.budget else items**-1.1 if items > 1 else 1e-5
+        state, asked = result.state, ask(self)
+        view: View = "iterates" if result.status != "finished" and asked.view == "final" else asked.view
         try:
-            return account(self, delta, steps=steps, source=source)
+            spent = account(self, delta, view=view, steps=max(state.planned, 1), source=source_for(state.seed))
         except ValueError as error:
-            asked, missing = ask(self), (str(error).rstrip("."),)
-            return Guarantee(math.inf, delta, None, asked.unit, asked.adjacency, asked.view, "proved", "1", missing)
+            missing = (str(error).rstrip("."),)
+            return Guarantee(math.inf, delta, None, asked.unit, asked.adjacency, view, "proved", "1", missing)
+        if "objective" not in result.history:
+            return spent
+        return replace(spent, assumptions=(*spent.assumptions, "the recorded objectives stay unpublished"))
 
     def to_dict(self) -> dict[str, Any]:
         """The plan as JSON can hold it: the public facts and the call that made it."""

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 class Spend:
     """A privacy loss: epsilon at every delta, and mu where it is Gaussian.
 
-    ``calibrated(epsilon, delta)`` gives the smallest noise of a whole budget where a rule knows it directly.
+    ``calibrated(epsilon, delta)`` is about the least noise for a budget, where a rule knows it directly.
     """
 
     epsilon: Callable[[float], float]
@@ -265,23 +265,28 @@ def _poisson(section: str) -> Rule:
 
 
 def _fixed_size(section: str) -> Rule:
-    """A secret sample of fixed size: the Renyi bound of Wang, Balle and Kasiviswanathan, or no amplification."""
+    """A secret sample of fixed size: the privacy-loss distribution of its dominating pair, or no amplification."""
 
     def rule(question: Question) -> Spend:
-        from hushpoint.privacy.subsampling import fixed_size_epsilon
+        from hushpoint.privacy.subsampling import fixed_size_epsilon, poisson_noise
 
         spend = _compose(section, "iterates")(question)
         schedule, steps = question.plan.schedule, question.steps
         if not question.item_level or not isinstance(schedule, FixedSample):
             return replace(spend, because=(*spend.because, "no amplification: who is sampled counts as seen"))
-        multiplier = question.plan.noise.std / question.certificate.shift(question.unit, "zero-out", question.item)
+        bound = question.certificate.shift(question.unit, "zero-out", question.item)
+        multiplier = question.plan.noise.std / bound
         size, items = schedule.size, schedule.blocks
         because = (*question.certificate.because, f"{size} of {items} items sampled secretly without replacement")
         return Spend(
-            lambda delta: min(spend.epsilon(delta), fixed_size_epsilon(multiplier, size, items, steps, delta)),
+            lambda delta: min(
+                spend.epsilon(delta), fixed_size_epsilon(multiplier, size, items, steps, delta, method="profile")
+            ),
             section,
             _named(question, "iterates", because),
             "iterates",
+            # A replaced message moves by twice its bound; the search starts from the Poisson sample of that.
+            calibrated=lambda epsilon, delta: 2 * bound * poisson_noise(epsilon, delta, size / items, steps),
         )
 
     return rule

@@ -28,7 +28,7 @@ from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy import sparse, special
+from scipy import sparse
 from scipy.sparse import csgraph
 
 from hushpoint.privacy.gaussian import gdp_epsilon, rdp_epsilon, require, round_up
@@ -394,15 +394,26 @@ def _row_divergences(
     costs[-1] = max(costs[-1], longest)  # (shift + drift t)^2/t is convex: its largest is at an end
     exponents = alpha * (alpha - 1) / 2 * costs
     probabilities = np.concatenate([law.probabilities, law.tail[:, None]], axis=1)
-    if exponents.max() < 30:
-        logs = np.log1p(probabilities @ np.expm1(exponents))
-    else:
-        logs = special.logsumexp(np.broadcast_to(exponents, probabilities.shape), b=probabilities, axis=1)
     counted = contributions - 1 if published_model else contributions
-    total = counted * np.maximum(logs, 0.0) / (alpha - 1)
+    total = counted * _log_mean_exp(probabilities, exponents) / (alpha - 1)
     if published_model:
         total = total + alpha / 2 * max(costs[0], longest)
     return np.asarray(total * (1 + 1e-12), dtype=np.float64)
+
+
+def _log_mean_exp(probabilities: Array, exponents: Array) -> Array:
+    """``log sum_t P(t) exp(exponent_t)`` for every row, exponents being at least 0; never below 0."""
+    top = float(exponents.max())
+    if top < 30:
+        return np.asarray(np.log1p(probabilities @ np.expm1(exponents)), dtype=np.float64)
+    means = probabilities @ np.exp(exponents - top)
+    logs = top + np.log(np.maximum(means, 1e-300))
+    lost = means < 1e-280  # rows where the largest exponents cannot happen
+    if lost.any():
+        possible = np.where(probabilities[lost] > 0, exponents, -math.inf)
+        tops = possible.max(axis=1)
+        logs[lost] = tops + np.log((probabilities[lost] * np.exp(possible - tops[:, None])).sum(axis=1))
+    return np.maximum(logs, 0.0)
 
 
 @dataclass(frozen=True)
