@@ -462,7 +462,7 @@ class Impostor(Huber):
     ("call", "error", "words"),
     [
         (lambda: losses.resolve("hinge"), ValueError, r"'hinge'.*'squared'.*'smoothed_hinge'.*'quantile'"),
-        (lambda: losses.resolve(3), TypeError, r"loss is a int.*'squared'"),
+        (lambda: losses.resolve(3), ValueError, r"loss is a int.*'squared'"),
         (lambda: Huber(0.0), ValueError, r"transition is 0\.0"),
         (lambda: Huber(np.nan), ValueError, "transition is nan"),
         (lambda: Huber("wide"), ValueError, "transition is 'wide'"),

@@ -130,12 +130,12 @@ def run(
     record: dict[str, list[Any]] = {"step": []}
     status: Status = "finished"
     z = operator.release(current.public)
-    model = operator.model(z)
+    model = np.array(operator.model(z))
     with _progress_bar(progress, plan, current.steps, target) as advance, _held_interrupt() as interrupted:
         while current.steps < target:
             _step(plan, data, source, current, z)
             z = operator.release(current.public)
-            model = operator.model(z)
+            model = np.array(operator.model(z))  # a copy: what a caller does with a model must not touch the run
             if plan.tail_average is not None and current.steps > current.tail_start:
                 current.tail_sum += model
             _remember(record, history, plan, current.steps, model)
@@ -169,7 +169,10 @@ def _fresh(plan: Plan, fingerprint: str, seed: int | None) -> State:
 
 def _open_tail(plan: Plan, state: State, target: int) -> None:
     """Where the tail average begins: in the last fraction of the plan's steps."""
-    start = target - max(1, round((plan.tail_average or 0) * plan.steps))
+    if plan.tail_average is None:
+        state.tail_sum = np.zeros(0)
+        return
+    start = target - max(1, round(plan.tail_average * plan.steps))
     if state.tail_start != start or state.tail_sum.size == 0:
         state.tail_start = max(start, state.steps)
         state.tail_sum = np.zeros(plan.operator.model(plan.operator.release(state.public)).shape)
@@ -214,6 +217,8 @@ def choose(
 ) -> tuple[Indices | None, Indices, int]:
     """Who moves in a step (None: all), who is drawn but rests at its cap, and where a walk then stands."""
     chosen = plan.schedule.draw(step, source, position)
+    if chosen is not None and plan.schedule.sampling == "permuted":
+        chosen = _once_a_pass(chosen, source, step, participations)
     if chosen is not None and len(chosen):
         position = int(chosen[-1])
     if plan.schedule.cap is None:
@@ -221,6 +226,14 @@ def choose(
     everyone = np.arange(plan.operator.blocks) if chosen is None else chosen
     free = participations[everyone] < plan.schedule.cap
     return everyone[free], everyone[~free], position
+
+
+def _once_a_pass(chosen: Indices, source: Source, step: int, participations: Indices) -> Indices:
+    """The chosen block, or one that has not moved in this pass: a resumed run may draw the pass another order."""
+    waiting = np.flatnonzero(participations <= step // participations.size)
+    if participations[chosen[0]] <= step // participations.size or waiting.size == 0:
+        return chosen
+    return waiting[(source.uniforms("order again", 0, step, 1) * waiting.size).astype(np.int64)]
 
 
 def _parts(chosen: Indices | None, blocks: int, chunk: int | None) -> Iterator[Indices | slice]:

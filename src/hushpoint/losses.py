@@ -448,7 +448,7 @@ def resolve(loss: str | Loss) -> Loss:
     if isinstance(loss, Loss):
         return loss
     if not isinstance(loss, str):
-        raise TypeError(f"loss is a {type(loss).__name__}. Pass a Loss object or a name. {_known_names()}")
+        raise ValueError(f"loss is a {type(loss).__name__}. Pass a Loss object or a name. {_known_names()}")
     if loss not in _NAMED:
         raise ValueError(f"loss is {loss!r}, which is unknown. {_known_names()}")
     return _NAMED[loss]()

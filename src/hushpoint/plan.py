@@ -69,6 +69,15 @@ class Plan:
         object.__setattr__(self, "relaxation", checked_relaxation(self.relaxation, self.steps))
         if self.tail_average is not None:
             require_fraction("tail_average", self.tail_average, remedy="Pass a fraction in (0, 1], or None.")
+        if self.noise.place not in self.operator.places:
+            raise ValueError(
+                f"noise is placed on the {self.noise.place!r} and the {self.operator.name} operator takes it on "
+                f"{' or '.join(map(repr, self.operator.places))}. Pass Noise(std, place) with one of these."
+            )
+        if self.errors is not None and "block" not in self.operator.places:
+            raise ValueError(
+                f"errors is given and the {self.operator.name} operator has no blocks for it. Drop errors=."
+            )
         if self.schedule.blocks != self.operator.blocks:
             raise ValueError(
                 f"schedule is over {self.schedule.blocks} blocks and the operator has {self.operator.blocks}. "
@@ -277,7 +286,7 @@ class Plan:
             return repr((*shape, self.relaxation))
         loose = ("steps", "rounds", "hops", "tail_average")
         kept = {name: value for name, value in self.parameters.items() if name not in loose}
-        return json.dumps([shape, self.method, self.facts.to_dict(), kept])
+        return json.dumps([shape, self.method, self.facts.to_dict(), kept], sort_keys=True)
 
 
 def checked_relaxation(relaxation: float | Sequence[float], steps: int) -> float | tuple[float, ...]:

@@ -528,7 +528,8 @@ def _bounded(features: Any, row_norm: float | None) -> tuple[Any, Array]:
     long = squared > row_norm**2
     if not long.any():
         return features, squared
-    # The last factor keeps the rounded row inside the bound.
-    scale = np.where(long, row_norm / np.sqrt(np.where(long, squared, 1.0)) * (1 - 4e-16), 1.0)
+    # The last factor keeps a row inside the bound whatever way its length was rounded.
+    inside = 1 - (features.shape[1] + 8) * np.finfo(np.float64).eps
+    scale = np.where(long, row_norm / np.sqrt(np.where(long, squared, 1.0)) * inside, 1.0)
     scaled = features.multiply(scale[:, None]).tocsr() if sparse else features * scale[:, None]
     return scaled, np.where(long, row_norm**2, squared)

@@ -10,11 +10,10 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
-from scipy import stats
 
 from hushpoint import Problem, losses, methods, regularizers
 from hushpoint.plan import Plan
@@ -92,6 +91,8 @@ def draw_general(d: Draw) -> Plan:
     rows = width + int(d.rng.integers(2))
     A = d.rng.normal(size=(rows, width)) * 10 ** d.rng.uniform(-1, 1)
     B = d.rng.normal(size=(rows, rows - int(d.rng.integers(2)) * (rows > 1)))
+    if d.rng.random() < 0.8:  # else z has no closed form and takes many iterations
+        B = 0.7 * np.linalg.qr(B)[0]
     penalty = regularizers.L2(0.3) if d.rng.random() < 0.5 else regularizers.Zero()
     return methods.private_admm(*d.run, noise_std=d.noise_std, A=A, B=B, penalty=penalty)
 
@@ -141,14 +142,20 @@ DRAWS: dict[str, Callable[[Draw], Plan]] = {
     "stateless walk": draw_walk,
 }
 VIEWS = {"decentralized": ("final", "iterates", "messages", "network")}
-NO_RECORDS = "one record"  # what an error says of methods that bound a user as a whole
 
 
-def claims(name: str, seed: int, adjacency: str) -> list[tuple[float, float, str]]:
-    """(claimed, exact, where) for one instance: every view, both units, one item and the worst one."""
+class Claim(NamedTuple):
+    claimed: float
+    exact: float
+    view: str
+    where: str
+
+
+def claims(name: str, seed: int, adjacency: str) -> list[Claim]:
+    """Claimed and exact mu for one instance: every view, both units, one item (and the worst one)."""
     draw = Draw(name, seed)
     plan, facts = DRAWS[name](draw), draw.problem.facts
-    found = []
+    found, refusals = [], []
     for unit in ("user", "record"):
         if facts.unit == "record" and unit == "user" and seed % 2:
             continue  # the same question twice
@@ -157,7 +164,7 @@ def claims(name: str, seed: int, adjacency: str) -> list[tuple[float, float, str
             try:
                 one = plan.guarantee(DELTA, view=view, adjacency=adjacency, unit=unit, item=item)  # type: ignore[arg-type]
             except ValueError as error:
-                assert NO_RECORDS in str(error)
+                refusals.append(str(error))
                 continue
             worst = plan.guarantee(DELTA, view=view, adjacency=adjacency, unit=unit)  # type: ignore[arg-type]
             assert one.basis == worst.basis == "proved"
@@ -167,7 +174,8 @@ def claims(name: str, seed: int, adjacency: str) -> list[tuple[float, float, str
             watching = {"observers": [(item + 1) % facts.items]} if view == "network" else {}
             shift = None if adjacency == "replace-one" else half_shift(draw.problem, item, unit)
             exact = exact_mu(plan, draw.problem, item, view, shift, unit=unit, seed=seed, **watching)  # type: ignore[arg-type]
-            found.append((one.mu, exact, f"{name} {seed} {unit} {view} item {item} ({one.section})"))
+            found.append(Claim(one.mu, exact, view, f"{name} {seed} {unit} {view} item {item} ({one.section})"))
+    assert all("for one record" in text for text in refusals)  # methods that bound a user as a whole
     return found
 
 
@@ -183,13 +191,12 @@ def half_shift(problem: Problem, item: int, unit: str) -> np.ndarray:
 def test_no_claim_is_below_the_exact_loss(name: str, record_property: Callable[[str, object], None]) -> None:
     # Catches: any lost factor, weight, row count or step in a certificate or in a rule of the table. 306 instances.
     found = [claim for seed in range(34) for claim in claims(name, seed, "replace-one")]
-    ratios = [exact / claimed for claimed, exact, _ in found if math.isfinite(claimed)]
+    ratios = [claim.exact / claim.claimed for claim in found if math.isfinite(claim.claimed)]
     record_property("worst exact/claimed", max(ratios))
     print(f"{name}: {len(found)} claims, worst exact/claimed {max(ratios):.6f}")
-    assert not [where for claimed, exact, where in found if exact > claimed * SLACK]
+    assert not [claim for claim in found if claim.exact > claim.claimed * SLACK]
     assert max(ratios) > 0.5  # the instances are not so easy that half the claim would pass as well
-    endless = {where.split()[-5] for claimed, _, where in found if math.isinf(claimed)}
-    assert endless <= {"messages"}
+    assert {claim.view for claim in found if math.isinf(claim.claimed)} <= {"messages"}
 
 
 @pytest.mark.parametrize("name", DRAWS)
@@ -197,7 +204,7 @@ def test_no_zero_out_claim_is_below_the_exact_loss(name: str) -> None:
     # Catches: a tolerance or a radius halved together with the bound, or a bound halved twice.
     found = [claim for seed in range(100, 110) for claim in claims(name, seed, "zero-out")]
     assert len(found) >= 20
-    assert not [where for claimed, exact, where in found if exact > claimed * SLACK]
+    assert not [claim for claim in found if claim.exact > claim.claimed * SLACK]
 
 
 @pytest.mark.parametrize("name", ["gradient", "general", "centralized"])
@@ -306,9 +313,9 @@ def test_oracle_equals_the_scalar_recursion() -> None:
 @pytest.mark.parametrize(("view", "schedule"), [("final", "all"), ("iterates", "cyclic")])
 def test_oracle_equals_the_covariance_of_real_runs(view: str, schedule: str) -> None:
     # Catches: an oracle that models another iteration than the one that runs. The shift of the mean is exact (runs with
-    # the same seed differ by it); 1500 runs estimate the covariance: mu is off by 6 of its deviations in 2e-9 of cases.
+    # the same seed differ by it); 1000 runs estimate the covariance: mu is off by 6 of its deviations in 2e-9 of cases.
     rng = np.random.default_rng(3)
-    X, y, shift, runs = rng.normal(size=(3, 2)), rng.normal(size=3), 1.4, 1500
+    X, y, shift, runs = rng.normal(size=(3, 2)), rng.normal(size=3), 1.4, 1000
     problem = Problem(X, y, regularizer=regularizers.L2(0.2))
     other = Problem(X, y + np.array([0, shift, 0]), regularizer=regularizers.L2(0.2))
     plan = methods.centralized_admm(problem, 4, 0.9, 0.6, noise_std=1.3, schedule=schedule)  # type: ignore[arg-type]
@@ -332,7 +339,8 @@ def test_oracle_equals_the_covariance_of_real_runs(view: str, schedule: str) -> 
         ([0, 2, 1], 1 / 2),  # two noises
         ([0, 2, 2, 2, 1], 1 / 4),
         ([0, 0, 1], 2.0),  # and not 1.5: theory 4d
-        ([0, 1, 2, 0, 2, 1], 1.5),  # seen in between: 1 + 1/2
+        ([0, 1, 0, 2, 1], 1.5),  # seen in between: 1 + 1/2
+        ([0, 1, 2, 0, 2, 1], 4 / 3),  # the noise before a contribution hides it too, though no bound counts on it
         ([2, 1, 0], 0.0),  # not seen any more
         ([1, 2, 2], 0.0),
     ],
@@ -347,7 +355,7 @@ def test_oracle_on_walks_by_hand(path: list[int], squared: float) -> None:
 
 
 @pytest.mark.parametrize("method", [methods.stateless_walk, methods.decentralized_admm])
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("seed", [0, 2])
 def test_oracle_respects_the_cap_on_a_given_path(method: Any, seed: int) -> None:
     # Catches: a given path in which a user goes on after its cap, or in which somebody else adds noise as well.
     problem = flat(3)
@@ -457,7 +465,9 @@ def one_step_mixtures(plan: Plan, pair: tuple[Problem, Problem]) -> list[tuple[n
     schedule, items = plan.schedule, plan.operator.blocks
     size, prob = getattr(schedule, "size", None), getattr(schedule, "prob", None)
     samples = [s for k in range(items + 1) for s in itertools.combinations(range(items), k) if size in (None, k)]
-    chances = np.array([1 / len(samples) if prob is None else prob ** len(s) * (1 - prob) ** (items - len(s)) for s in samples])
+    chances = np.array(
+        [1 / len(samples) if prob is None else prob ** len(s) * (1 - prob) ** (items - len(s)) for s in samples]
+    )
     worlds = []
     for world in pair:
         block = np.zeros((items, 0))
@@ -466,11 +476,15 @@ def one_step_mixtures(plan: Plan, pair: tuple[Problem, Problem]) -> list[tuple[n
     return worlds
 
 
-def mixture_delta(one: tuple[np.ndarray, np.ndarray], two: tuple[np.ndarray, np.ndarray], std: float, epsilon: float) -> float:
+def mixture_delta(
+    one: tuple[np.ndarray, np.ndarray], two: tuple[np.ndarray, np.ndarray], std: float, epsilon: float
+) -> float:
     """``max over events of P(event) - e^epsilon Q(event)`` for two mixtures of normals, by a fine sum."""
-    grid = np.linspace(min(one[1].min(), two[1].min()) - 12 * std, max(one[1].max(), two[1].max()) + 12 * std, 200_001)
-    p, q = (sum(c * stats.norm.pdf(grid, m, std) for c, m in zip(*side, strict=True)) for side in (one, two))
-    return float(np.maximum(p - math.exp(epsilon) * q, 0).sum() * (grid[1] - grid[0]))
+    ends = np.concatenate([one[1], two[1]])
+    grid = np.linspace(ends.min() - 12 * std, ends.max() + 12 * std, 20_001)
+    p, q = (side[0] @ np.exp(-(((grid - side[1][:, None]) / std) ** 2) / 2) for side in (one, two))
+    excess = np.maximum(p - math.exp(epsilon) * q, 0).sum()
+    return float(excess * (grid[1] - grid[0]) / (std * math.sqrt(2 * math.pi)))
 
 
 def sample_pair(adjacency: str, others: float) -> tuple[Problem, Problem]:
@@ -495,7 +509,7 @@ def test_sampled_claims_cover_the_exact_mixture(
     for delta in (1e-2, 1e-5):
         claim = plan.guarantee(delta, adjacency=adjacency)
         both = [mixture_delta(*order, plan.noise.std, claim.epsilon) for order in (worlds, worlds[::-1])]
-        assert max(both) <= delta * (1 + 1e-6) + 1e-12
+        assert max(both) <= delta * (1 + 1e-4)  # the error of the sum
         if "sample_prob" in sampling and others == 0 and claim.epsilon > 0:
             closer = [mixture_delta(*order, plan.noise.std, 0.998 * claim.epsilon) for order in (worlds, worlds[::-1])]
             assert max(closer) > delta  # and nothing is wasted

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from scipy import integrate, signal, stats
+from scipy import fft, integrate, stats
 
 from hushpoint.privacy import subsampling
 from hushpoint.privacy.gaussian import gdp_delta, gdp_epsilon
@@ -30,18 +30,16 @@ Mixture = list[tuple[float, float]]  # weights and means
 
 
 def density(mixture, noise, x):
-    return sum(weight * stats.norm.pdf(x, mean, noise) for weight, mean in mixture)
+    normal = noise * math.sqrt(2 * math.pi)
+    return sum(weight * np.exp(-(((x - mean) / noise) ** 2) / 2) / normal for weight, mean in mixture)
 
 
 def hockey_stick(first, second, noise, epsilon):
-    """The integral of ``[first - e^epsilon second]_+`` over the line, by adaptive quadrature."""
-
-    def excess(x):
-        return max(0.0, density(first, noise, x) - math.exp(epsilon) * density(second, noise, x))
-
-    grid = np.linspace(-12 * noise - 3, 12 * noise + 3, 61)
-    pieces = (integrate.quad(excess, a, b, epsabs=1e-16, limit=200)[0] for a, b in itertools.pairwise(grid))
-    return sum(pieces)
+    """The integral of ``[first - e^epsilon second]_+`` over the line."""
+    x = np.linspace(-12 * noise - 3, 12 * noise + 3, 300_001)
+    return float(
+        integrate.trapezoid(np.maximum(0, density(first, noise, x) - math.exp(epsilon) * density(second, noise, x)), x)
+    )
 
 
 def poisson_pairs(prob, adjacency):
@@ -53,29 +51,28 @@ def poisson_pairs(prob, adjacency):
 
 def renyi(first, second, noise, alpha):
     """Renyi divergence of two mixtures by quadrature."""
-    x = np.linspace(-40 * noise - 3, 40 * noise + 3 + 2 * alpha, 400_001)
-    log_first, log_second = np.log(density(first, noise, x) + 1e-320), np.log(density(second, noise, x) + 1e-320)
-    exponent = alpha * log_first + (1 - alpha) * log_second
-    usable = (log_first > -700) & (log_second > -700)
-    return float(np.logaddexp.reduce(exponent[usable]) + math.log(x[1] - x[0])) / (alpha - 1)
+    x = np.linspace(-20 * noise - 3, 20 * noise + 3 + 2 * alpha, 40_001)
+    with np.errstate(divide="ignore"):
+        log_first, log_second = np.log(density(first, noise, x)), np.log(density(second, noise, x))
+    usable = (log_first > -600) & (log_second > -600)
+    exponent = alpha * log_first[usable] + (1 - alpha) * log_second[usable]
+    return float(np.logaddexp.reduce(exponent) + math.log(x[1] - x[0])) / (alpha - 1)
 
 
 def composed_delta_bracket(first, second, noise, steps, epsilon, width):
-    """delta of ``steps`` repetitions from below and from above: losses rounded down and up, convolved one by one."""
-    edges = np.linspace(-14 * noise - 2, 14 * noise + 2, 200_001)
+    """delta of ``steps`` repetitions from below and from above: losses rounded down and up, then convolved."""
+    edges = np.linspace(-10 * noise - 2, 10 * noise + 2, 100_001)
     masses = np.diff(sum(weight * stats.norm.cdf(edges, mean, noise) for weight, mean in first))
-    with np.errstate(divide="ignore"):
-        losses = np.log(density(first, noise, edges)) - np.log(density(second, noise, edges))
+    losses = np.log(density(first, noise, edges)) - np.log(density(second, noise, edges))
     bounds = (np.minimum(losses[1:], losses[:-1]), np.maximum(losses[1:], losses[:-1]))
     results = []
     for rounding, values in zip((np.floor, np.ceil), bounds, strict=True):
         places = rounding(values / width).astype(int)
         step = np.bincount(places - places.min(), weights=masses)
-        total, lowest = step, places.min()
-        for _ in range(steps - 1):
-            total, lowest = np.maximum(signal.fftconvolve(total, step), 0), lowest + places.min()
-        at = (lowest + np.arange(total.size)) * width
-        results.append(float(total @ np.maximum(0.0, -np.expm1(epsilon - at))))
+        size = fft.next_fast_len(steps * step.size, real=True)
+        total = fft.irfft(fft.rfft(step, size) ** steps, size)
+        at = (steps * places.min() + np.arange(size)) * width
+        results.append(float(total @ np.maximum(0.0, -np.expm1(np.minimum(epsilon - at, 1.0)))))
     return results
 
 
@@ -101,14 +98,14 @@ def test_several_steps_lie_between_convolutions_rounded_down_and_up(noise, prob,
     # catches composition errors, optimistic rounding, folded tails, and directions maximised before composing
     for epsilon in (0.3, 1.5):
         brackets = [
-            composed_delta_bracket(*pair, noise, steps, epsilon, 1e-4) for pair in poisson_pairs(prob, adjacency)
+            composed_delta_bracket(*pair, noise, steps, epsilon, 5e-4) for pair in poisson_pairs(prob, adjacency)
         ]
         low, high = (max(bracket[side] for bracket in brackets) for side in (0, 1))
         value = poisson_delta(noise, prob, steps, epsilon, adjacency)
         assert low <= value <= high * 1.002
-        assert high <= 1.02 * low  # the bracket itself is worth something
-        reached = poisson_epsilon(noise, prob, steps, high, adjacency)
-        assert reached == pytest.approx(epsilon, rel=3e-3)
+        middle = math.sqrt(low * high)  # rounding down and up err alike: three digits and more
+        assert value == pytest.approx(middle, rel=2e-3)
+        assert poisson_epsilon(noise, prob, steps, middle, adjacency) == pytest.approx(epsilon, rel=1e-3)
 
 
 @pytest.mark.parametrize("steps", [1, 2, 30, 3000])
@@ -182,7 +179,7 @@ def test_more_noise_fewer_samples_and_fewer_steps_cost_less(noise, prob, steps, 
 def test_antipodal_pair_dominates_every_direction():
     # catches a replace-one pair that is not the worst: messages at any angle and of any length, in the plane
     noise, prob = 0.8, 0.3
-    axis = np.linspace(-7, 7, 701)
+    axis = np.linspace(-5.6, 5.6, 401)
     plane = np.stack(np.meshgrid(axis, axis, indexing="ij"))
     cell = (axis[1] - axis[0]) ** 2
 
@@ -192,13 +189,13 @@ def test_antipodal_pair_dominates_every_direction():
         return (1 - prob) * first + prob * second
 
     rng = np.random.default_rng(3)
-    angles, lengths = rng.uniform(0, 2 * math.pi, 30), rng.uniform(0, 1, 30) ** 0.3
+    angles, lengths = rng.uniform(0, 2 * math.pi, 20), rng.uniform(0, 1, 20) ** 0.3
     messages = [length * np.array([math.cos(t), math.sin(t)]) for t, length in zip(angles, lengths, strict=True)]
     pairs = [*itertools.pairwise(messages), (np.array([1.0, 0.0]), np.array([-1.0, 0.0]))]
     for epsilon in (0.0, 0.4, 1.5):
         bound = poisson_delta(noise, prob, 1, epsilon, "replace-one")
         values = [np.maximum(mixed(v) - math.exp(epsilon) * mixed(w), 0).sum() * cell for v, w in pairs]
-        assert max(values) <= bound * (1 + 1e-4)
+        assert max(values) <= bound * (1 + 5e-4)
         assert values[-1] == pytest.approx(bound, rel=1e-3)
     # and zero-out's number is no bound for replace-one
     assert values[-1] > 1.2 * poisson_delta(noise, prob, 1, 1.5, "zero-out")
@@ -262,7 +259,8 @@ def test_rdp_takes_the_larger_direction():
     for noise, prob, alpha in itertools.product((0.7, 3.0), (0.1, 0.6), (1.5, 4.0)):
         (up, down) = poisson_pairs(prob, "zero-out")
         larger, smaller = renyi(*up, noise, alpha), renyi(*down, noise, alpha)
-        assert smaller < larger <= poisson_rdp(noise, prob, alpha) <= alpha / (2 * noise**2)
+        assert smaller < larger <= poisson_rdp(noise, prob, alpha) * (1 + 1e-6)
+        assert poisson_rdp(noise, prob, alpha) <= alpha / (2 * noise**2)
 
 
 def test_chords_are_above_the_curve():
@@ -339,7 +337,7 @@ def test_fixed_size_profile_covers_compositions(first, second):
     # catches the two directions composed apart and then maximised, which is less than composing the larger profile
     worlds = fixed_size_mixture(first, 1), fixed_size_mixture(second, 1)
     for pair in (worlds, worlds[::-1]):
-        low, _ = composed_delta_bracket(*pair, 2.0, 4, 0.5, 1e-4)
+        low, _ = composed_delta_bracket(*pair, 2.0, 4, 0.5, 5e-4)
         assert fixed_size_epsilon(2.0, 1, 4, 4, low, "profile") >= 0.5
         assert fixed_size_epsilon(2.0, 1, 4, 4, low, "renyi") >= 0.5
 

@@ -126,7 +126,7 @@ class _Constraint:
         if self.B is not None and self.B.shape[0] != self.size:
             raise ValueError(f"B has {self.B.shape[0]} rows and A x has {self.size} entries. Pass as many.")
         self.b_range = (1.0, 1.0) if self.B is None else _full_column_rank("B", self.B)
-        self.c = np.zeros(self.size) if c is None else np.asarray(c, dtype=np.float64)
+        self.c = np.zeros(self.size) if c is None else _numbers("c", c)
         if self.c.shape != (self.size,) or not np.isfinite(self.c).all():
             raise ValueError(f"c has shape {self.c.shape}. Pass {self.size} finite numbers, one per row of A.")
         self._a_inverse = None if self.A is None else np.linalg.pinv(self.A)
@@ -176,13 +176,17 @@ def _accelerated_argmin(
     return z
 
 
-def _matrix(name: str, value: ArrayLike) -> Array:
+def _numbers(name: str, value: ArrayLike) -> Array:
     try:
-        matrix = np.asarray(value, dtype=np.float64)
+        return np.asarray(value, dtype=np.float64)
     except (TypeError, ValueError):
-        raise ValueError(f"{name} does not convert to a table of numbers. Pass a two-dimensional array.") from None
-    if matrix.ndim != 2 or not np.isfinite(matrix).all():
-        raise ValueError(f"{name} has {matrix.ndim} dimension(s) or entries that are not finite. Pass a finite table.")
+        raise ValueError(f"{name} does not convert to numbers. Pass an array of numbers.") from None
+
+
+def _matrix(name: str, value: ArrayLike) -> Array:
+    matrix = _numbers(name, value)
+    if matrix.ndim != 2 or matrix.size == 0 or not np.isfinite(matrix).all():
+        raise ValueError(f"{name} has shape {matrix.shape} or entries that are not finite. Pass a finite table.")
     return matrix
 
 

@@ -24,6 +24,7 @@ class Operator(ABC):
     """
 
     name: str = "operator"
+    places: tuple[str, ...] = ("block",)  # where it takes noise
     family: str = "one block"  # which rows of the accounting table speak of it
     blocks: int = 1
     block_size: int = 0  # 0: nothing is kept where the data is

@@ -12,7 +12,7 @@ from hushpoint._checks import require_nonnegative, require_positive
 from hushpoint.certificates import Certificate
 from hushpoint.operators.base import Operator
 from hushpoint.operators.bounds import item_certificate, prox_certificate, require_smooth, stated_tolerance
-from hushpoint.operators.prox import CHUNK, ItemsProx, RowProx
+from hushpoint.operators.prox import ItemsProx, RowProx
 from hushpoint.operators.splitting import reflection_lipschitz
 from hushpoint.problem import Facts, Rows
 from hushpoint.regularizers import Regularizer
@@ -50,7 +50,7 @@ class ConsensusADMM(Operator):
         self.ridge = require_nonnegative("ridge", ridge)
         self.clip_residual = None if clip_residual is None else require_positive("clip_residual", clip_residual)
         self.blocks, self.block_size, self.message_size = facts.items, facts.width, facts.width
-        self.chunk = max(1, CHUNK // facts.width)
+        self.chunk = max(64, (1 << 15) // facts.width)  # temporaries that stay in the cache
         if facts.weights == "rows":
             self.multiplicity = facts.items * facts.item_weights
         default = 0.0 if facts.rows_per_item is None else facts.gradient_bound * gamma / facts.row_counts.max()
@@ -125,6 +125,7 @@ class SummedADMM(ConsensusADMM):
 
     name = "summed consensus ADMM"
     family = "summed"
+    places = ("sum",)
 
     def certificate(self, relaxation: float) -> Certificate:
         if self.clip_residual is None:
@@ -151,6 +152,7 @@ class AnchoredADMM(ConsensusADMM):
 
     name = "anchored ADMM"
     family = "anchored"
+    places = ("release",)
 
     def __init__(
         self,

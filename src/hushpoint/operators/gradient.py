@@ -29,6 +29,7 @@ class Gradient(Operator):
 
     name = "gradient"
     family = "gradient"
+    places = ("sum",)
     takes_many_points = True
 
     def __init__(self, facts: Facts, step_size: float, sampled: float) -> None:
@@ -81,7 +82,7 @@ class Gradient(Operator):
 
     def step_lipschitz(self, relaxation: float) -> float | None:
         step, beta = relaxation * self.step_size, self.facts.smoothness
-        if math.isinf(beta):
+        if math.isinf(beta) or self.sampled != self.facts.items:  # a sample over its expected size is no mean
             return None
         return max(1.0, abs(1 - step * beta)) / (1 + step * self.facts.regularizer.strong_convexity)
 
@@ -98,6 +99,7 @@ class CoordinateGradient(Operator):
 
     name = "coordinate gradient"
     family = "coordinate"
+    places = ("sum",)
     message_size = 1
 
     def __init__(self, facts: Facts, step_size: float) -> None:

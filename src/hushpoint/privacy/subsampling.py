@@ -57,6 +57,7 @@ _FOLDED = 1e-17  # part of the tilted law that the Fourier transform may fold ov
 _MOST_CELLS = 2**21
 _FEW_CELLS = 2**10
 _LONG_WINDOW = 2**17
+_LARGEST_ORDER = 1e4  # Renyi orders above it are charged as if unsampled
 _NODES, _WEIGHTS = np.polynomial.legendre.leggauss(4)
 
 
@@ -651,12 +652,12 @@ def poisson_rdp(noise_multiplier: float, sample_prob: float, alpha: float) -> fl
     noise multiplier: the larger of the two directions (Mironov, Talwar and Zhang 2019, Theorem 5). Whole orders
     by the binomial sum, orders below 32 by a trapezoidal rule that is accurate to rounding, others by the
     chord of the convex function ``(alpha - 1) rdp(alpha)``, which is a bound. Never above the unsampled
-    ``alpha/(2 s^2)``, which stands in for orders above 100,000.
+    ``alpha/(2 s^2)``, which stands in for orders above 10,000.
     """
     _check_step(noise_multiplier, sample_prob, 1)
     require(1 < alpha < math.inf, "alpha", alpha, "Renyi orders are above 1: pass for example alpha=2.0.")
     unsampled = round_up(alpha / (2 * noise_multiplier**2))
-    if sample_prob == 1 or alpha > 1e5:
+    if sample_prob == 1 or alpha > _LARGEST_ORDER:
         return unsampled
     return min(unsampled, _at_any_order(lambda order: _poisson_log_moment(noise_multiplier, sample_prob, order), alpha))
 
@@ -674,24 +675,35 @@ def _at_any_order(log_moment: Callable[[float], float | None], alpha: float) -> 
 
 
 def _poisson_log_moment(noise: float, prob: float, alpha: float) -> float | None:
-    """``log A(alpha)``, or None at orders that are neither whole nor small."""
+    """``log A(alpha)``, or None at orders that are neither whole nor small.
+
+    From ``A - 1``, which keeps its digits however small: the first two terms of the binomial sum make up the 1,
+    and under the integral ``1 + alpha (m - 1)`` does, m the mixture's ratio, of mean 1, to the plain normal.
+    """
     if alpha == math.floor(alpha):
-        count = np.arange(alpha + 1)
+        count = np.arange(2.0, alpha + 1)
+        rise = count * (count - 1) / (2 * noise**2)
         terms = (
             _log_binomial(alpha, count)
             + count * math.log(prob)
             + (alpha - count) * math.log1p(-prob)
-            + count * (count - 1) / (2 * noise**2)
+            + rise
+            + np.log(-np.expm1(-rise))
         )
-        return float(special.logsumexp(terms))
+        return float(np.logaddexp(0.0, special.logsumexp(terms)))
     width = noise * min(0.25, 0.5 * noise)
     size = (alpha + 26 * noise) / width
     if alpha > 32 or size > 1e6:
         return None
-    points = np.arange(math.ceil(size)) * width - 13 * noise
-    mixture = np.logaddexp(math.log1p(-prob), math.log(prob) + (points - 0.5) / noise**2)
+    points = np.arange(math.ceil(size), dtype=np.float64) * width - 13 * noise
+    ratio = np.logaddexp(math.log1p(-prob), math.log(prob) + (points - 0.5) / noise**2)
+    small = np.minimum(ratio, 20 / alpha)
+    excess = np.log(np.maximum(np.expm1(alpha * small) - alpha * np.expm1(small), 1e-300))
+    large = np.maximum(ratio, 20 / alpha)
+    beyond = alpha * large + np.log1p((alpha - 1) * np.exp(-alpha * large) - alpha * np.exp((1 - alpha) * large))
     density = -0.5 * (points / noise) ** 2 - math.log(noise * math.sqrt(2 * math.pi))
-    return float(special.logsumexp(alpha * mixture + density)) + math.log(width)
+    total = special.logsumexp(np.where(ratio < 20 / alpha, excess, beyond) + density) + math.log(width)
+    return float(np.logaddexp(0.0, total))
 
 
 def _log_binomial(total: float, chosen: Array) -> Array:
@@ -738,7 +750,7 @@ def fixed_size_rdp(noise_multiplier: float, sample_size: int, items: int, alpha:
     _check_sample(sample_size, items)
     require(1 < alpha < math.inf, "alpha", alpha, "Renyi orders are above 1: pass for example alpha=2.0.")
     unsampled = round_up(2 * alpha / noise_multiplier**2)
-    if sample_size == items or alpha > 1e5:
+    if sample_size == items or alpha > _LARGEST_ORDER:
         return unsampled
     part = sample_size / items
     return min(unsampled, _at_any_order(lambda order: _fixed_size_log_moment(noise_multiplier, part, order), alpha))
