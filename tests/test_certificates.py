@@ -928,6 +928,28 @@ def test_inexact_proxes_are_within_their_tolerance(seed, gamma, ridge, choice, e
     assert np.linalg.norm(rough - exact, axis=1).max() <= tolerance + fine
 
 
+def test_the_tolerance_is_part_of_the_sensitivity():
+    # catches: a sensitivity without tol, or with tol divided by n: one world takes its guess at once, tol too far out,
+    # and the other solves exactly; where the exact proxes differ as much as they can, that exceeds the exact bound
+    gamma, tolerance, a = 2.0, 0.05, np.eye(3)[1]
+    world, neighbour, _ = adversarial_pair("huber", (2, 5, 3, 1), "user", "replace-one")
+    problem, other = world.problem(), neighbour.problem()
+    reach = gamma * problem.facts.gradient_bound + 0.999 * tolerance
+    operator, exact = (ConsensusADMM(problem.facts, gamma, Zero(), tolerance=tol) for tol in (tolerance, 1e-12))
+    z, blocks = reach * a, np.tile(2 * reach * a, (4, 1))  # v = 2 z - u = 0, and z is the guess
+    measured = block_shift(operator, problem, other, 1, blocks, z)
+    at_most(measured, operator.certificate(1.0).shift("user", item=1))
+    assert measured > exact.certificate(1.0).shift("user", item=1) + 1.9 * tolerance
+
+    strength = 0.7  # the whole data set: z = u/(1 + gamma k) is the guess, v = 2 z - u
+    operator, exact = (GeneralADMM(problem.facts, gamma, L2(strength), tolerance=tol) for tol in (tolerance, 1e-12))
+    u = reach * (1 + gamma * strength) / (gamma * strength) * a
+    sides = [general_step(operator, prepared(operator, side), u, 1.0) for side in (problem, other)]
+    measured = float(np.linalg.norm(sides[0] - sides[1]))
+    at_most(measured, operator.certificate(1.0).shift("user", item=1))
+    assert measured > exact.certificate(1.0).shift("user", item=1) + 1.9 * tolerance
+
+
 # --- What is missing, and malformed certificates ---------------------------------------------------------------------
 
 BARE = {"rows": np.ones((4, 2)), "targets": np.array([1.0, -1.0, 1.0, -1.0])}

@@ -226,10 +226,10 @@ def test_calibration_never_exceeds_its_budget_and_wastes_little(epsilon, delta, 
 
 @pytest.mark.parametrize("case", [(1.0, 1e-12, 0.001, 3000, "zero-out"), (1.0, 1e-5, 0.001, 3000, "replace-one")])
 def test_the_slowest_calibrations_are_fast(case):
-    # catches a search that falls back to halving its bracket: these two take about 2 s, others much less
-    began = time.perf_counter()
+    # catches a search that falls back to halving its bracket: these two take under 1 s, others much less
+    began = time.process_time()
     noise = poisson_noise(*case)
-    assert time.perf_counter() - began < 6
+    assert time.process_time() - began < 6
     epsilon, delta, prob, steps, adjacency = case
     assert 0.999 * epsilon <= poisson_epsilon(noise, prob, steps, delta, adjacency) <= epsilon
 

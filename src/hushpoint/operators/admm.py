@@ -52,7 +52,7 @@ class GeneralADMM(Operator):
         self.ridge = require_nonnegative("ridge", ridge)
         self.constraint = _Constraint(facts.width, A, B, c)
         self.block_size = self.message_size = self.constraint.size
-        self.tolerance = stated_tolerance(tolerance, facts.gradient_bound * gamma / facts.items)
+        self.tolerance = stated_tolerance(tolerance, facts.gradient_bound * gamma / facts.items, gamma)
 
     def prepare(self, rows: Rows | None) -> Any:
         if rows is None:

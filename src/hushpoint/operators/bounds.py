@@ -52,9 +52,9 @@ def require_smooth(facts: Facts, what: str) -> None:
         )
 
 
-def stated_tolerance(tolerance: float | None, scale: float) -> float:
+def stated_tolerance(tolerance: float | None, scale: float, gamma: float) -> float:
     """The stated distance of a computed prox from the exact one; 1e-6 of the scale by default."""
     if tolerance is not None:
         return require_positive("tolerance", tolerance)
-    # Without a gradient bound there is no guarantee to protect: solve to near rounding.
-    return 1e-6 * scale if math.isfinite(scale) else 1e-10
+    # Without a gradient bound there is no guarantee to protect: solve gradients to near rounding.
+    return 1e-6 * scale if math.isfinite(scale) else 1e-10 * max(1.0, gamma)

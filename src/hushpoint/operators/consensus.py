@@ -54,7 +54,7 @@ class ConsensusADMM(Operator):
         if facts.weights == "rows":
             self.multiplicity = facts.items * facts.item_weights
         default = 0.0 if facts.rows_per_item is None else facts.gradient_bound * gamma / facts.row_counts.max()
-        self.tolerance = stated_tolerance(tolerance, default)
+        self.tolerance = stated_tolerance(tolerance, default, gamma)
 
     def prepare(self, rows: Rows | None) -> Any:
         if rows is None:

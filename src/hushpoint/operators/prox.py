@@ -65,15 +65,13 @@ class WholeProx:
         limits = self.rows.limits
         return self.rows.loss if limits is None else self.rows.loss.truncated(limits[:, None])
 
-    def evaluate(self, points: Array, active: Indices) -> tuple[Array, Array]:
-        rows, loss, targets = self.rows, self._loss(), self.rows.targets[:, None]
+    def gradient(self, points: Array, active: Indices) -> Array:
+        rows = self.rows
         margins = np.asarray(rows.features @ points.T)  # a column for each point
+        slopes = self.weights[:, None] * self._loss().derivative(margins, rows.targets[:, None])
         gaps = (points if self.A is None else points @ self.A.T) - self._points[active]
-        values = self.weights @ loss.value(margins, targets)
-        values += self.ridge / 2 * (points**2).sum(axis=1) + (gaps**2).sum(axis=1) / (2 * self.gamma)
-        slopes = self.weights[:, None] * loss.derivative(margins, targets)
         pulls = gaps if self.A is None else gaps @ self.A
-        return values, np.asarray(rows.features.T @ slopes).T + self.ridge * points + pulls / self.gamma
+        return np.asarray(np.asarray(rows.features.T @ slopes).T + self.ridge * points + pulls / self.gamma)
 
     def direction(self, points: Array, gradients: Array, active: Indices) -> Array:
         margins = np.asarray(self.rows.features @ points.T)
@@ -212,13 +210,10 @@ class _LocalProblems:
     def _loss(self, active: Indices) -> Loss:
         return self.loss if self.limits is None else self.loss.truncated(self.limits[active])
 
-    def evaluate(self, points: Array, active: Indices) -> tuple[Array, Array]:
-        features, targets, weights = self.features[active], self.targets[active], self.weights[active]
-        loss = self._loss(active)
-        margins = _margins(features, points)
-        gaps = points - self.points[active]
-        values = (weights * loss.value(margins, targets)).sum(axis=1) + (gaps**2).sum(axis=1) / (2 * self.step)
-        return values, _pull(features, weights * loss.derivative(margins, targets)) + gaps / self.step
+    def gradient(self, points: Array, active: Indices) -> Array:
+        features = self.features[active]
+        slopes = self._loss(active).derivative(_margins(features, points), self.targets[active])
+        return _pull(features, self.weights[active] * slopes) + (points - self.points[active]) / self.step
 
     def direction(self, points: Array, gradients: Array, active: Indices) -> Array:
         features = self.features[active]

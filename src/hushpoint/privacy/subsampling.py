@@ -566,35 +566,37 @@ def poisson_noise(
 
     # the central limit: mu = shift * q * sqrt(steps (exp(1/multiplier^2) - 1))
     guess = 1 / math.sqrt(math.log1p((total / (shift * sample_prob)) ** 2 / steps))
-    rough = _solve_multiplier(lambda multiplier: evaluate(multiplier, _ROUGH), epsilon, guess, 0.004)
-    return _solve_multiplier(lambda multiplier: evaluate(multiplier, _ACCURACY), epsilon, rough, 0.0004)
+    rough, slope = _solve_multiplier(lambda noise: evaluate(noise, _ROUGH), epsilon, guess, -1.0, 0.004)
+    return _solve_multiplier(lambda noise: evaluate(noise, _ACCURACY), epsilon, rough, slope, 0.0004)[0]
 
 
-def _solve_multiplier(evaluate: Callable[[float], float], epsilon: float, guess: float, waste: float) -> float:
+def _solve_multiplier(
+    evaluate: Callable[[float], float], epsilon: float, guess: float, slope: float, waste: float
+) -> tuple[float, float]:
     """A multiplier whose evaluated epsilon, falling in it, is at most epsilon and short of it by ``waste`` at most.
 
-    Secant steps on logarithms inside a bracket, halving the bracket whenever one would leave it.
+    Secant steps on logarithms inside a bracket, halving the bracket whenever one would leave it. Begins with a
+    guess of the multiplier and of the slope, and returns both.
     """
     low, high = -math.inf, math.inf  # log multipliers that spend too much, and that do not
-    at, slope = math.log(guess), -1.0
+    at = math.log(guess)
     previous: tuple[float, float] | None = None
-    for _ in range(60):
+    for _ in range(80):
         spent = evaluate(math.exp(at))
         excess = math.log(spent / epsilon) if 0 < spent < math.inf else math.copysign(math.inf, spent - epsilon)
         if -waste <= excess <= 0:
-            return math.exp(at)
+            return math.exp(at), slope
         low, high = (at, high) if excess > 0 else (low, at)
-        if previous is not None and math.isfinite(excess) and at != previous[0]:
+        if previous is not None and math.isfinite(excess):
             slope = min((excess - previous[1]) / (at - previous[0]), -0.05)
         previous = (at, excess) if math.isfinite(excess) else None
-        step = -(excess + 0.4 * waste) / slope
-        following = at + min(max(step, -1.0), 1.0)
+        following = at + min(max(-(excess + 0.4 * waste) / slope, -1.0), 1.0)
         if not low < following < high:
             following = (low + high) / 2
         if high - low < 1e-6:
             break
         at = following
-    return math.exp(high)
+    return math.exp(high), slope
 
 
 def poisson_pld(
