@@ -145,8 +145,11 @@ def test_a_resumed_run_is_the_run_that_was_not_interrupted(name):
     for plan in (make(name, 20), make(name, 10)):
         again = plan.run(state=half.state)
         np.testing.assert_array_equal(again.model, whole.model)
+        # all but how often a model was given: once more than by the whole run
+        assert again.state.models == whole.state.models + 1
         assert_same_state(
-            dataclasses.replace(again.state, tail_start=0), dataclasses.replace(whole.state, tail_start=0)
+            dataclasses.replace(again.state, tail_start=0, models=0),
+            dataclasses.replace(whole.state, tail_start=0, models=0),
         )
 
 
@@ -167,7 +170,7 @@ def test_a_state_survives_its_file(name, tmp_path):
     assert loaded.participations.sum() > 0
     again = plan.run(state=loaded)
     np.testing.assert_array_equal(again.model, whole.model)
-    assert_same_state(again.state, whole.state)
+    assert_same_state(dataclasses.replace(again.state, models=1), whole.state)
     assert [entry.name for entry in tmp_path.iterdir()] == ["state.npz"]
 
 

@@ -30,7 +30,7 @@ class State:
     """Where a run stands. Private where blocks carry no noise: never publish it, publish the model.
 
     ``shared`` is what the messages made; ``public`` is its last release; ``participations`` counts moves of each block;
-    ``planned`` is the most steps that any run of it set out to do.
+    ``planned`` is the most steps that any run of it set out to do; ``models`` is how many models runs have returned.
     """
 
     shared: Array
@@ -40,6 +40,7 @@ class State:
     fingerprint: str
     steps: int = 0
     planned: int = 0
+    models: int = 0
     position: int = -1
     tail_start: int = 0
     tail_sum: Array = field(default_factory=lambda: np.zeros(0))
@@ -63,14 +64,9 @@ class State:
         with np.load(path, allow_pickle=False) as file:
             record: dict[str, Any] = {name: file[name] for name in file.files}
         seed = str(record.pop("seed"))
-        for name, kind in {
-            "steps": int,
-            "planned": int,
-            "position": int,
-            "tail_start": int,
-            "fingerprint": str,
-        }.items():
-            record[name] = kind(record[name])
+        for name in ("steps", "planned", "models", "position", "tail_start"):
+            record[name] = int(record[name])
+        record["fingerprint"] = str(record["fingerprint"])
         return State(**record, seed=int(seed) if seed else None)
 
     def _record(self) -> dict[str, Any]:
@@ -148,6 +144,7 @@ def run(
                 break
     if plan.tail_average is not None and current.steps > current.tail_start:
         model = current.tail_sum / (current.steps - current.tail_start)
+    current.models += 1
     return Result(model, status, {name: np.array(values) for name, values in record.items()}, current, plan)
 
 

@@ -111,7 +111,7 @@ def secure_source() -> Source:
 def seeded_source(seed: int) -> Source:
     """A reproducible source for experiments; whoever knows the seed can take the noise away again."""
     try:
-        number = operator.index(seed)
+        number = -1 if isinstance(seed, bool) else operator.index(seed)
     except TypeError:
         raise ValueError(f"seed is {seed!r}. Pass a non-negative integer, or None for a secure source.") from None
     if number < 0:

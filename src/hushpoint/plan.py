@@ -74,6 +74,11 @@ class Plan:
                 f"noise is placed on the {self.noise.place!r} and the {self.operator.name} operator takes it on "
                 f"{' or '.join(map(repr, self.operator.places))}. Pass Noise(std, place) with one of these."
             )
+        if self.operator.samplings is not None and self.schedule.sampling not in self.operator.samplings:
+            raise ValueError(
+                f"schedule is {self.schedule.sampling!r} and the {self.operator.name} operator works with "
+                f"{', '.join(map(repr, self.operator.samplings))} only. Choose one of these."
+            )
         if self.errors is not None and "block" not in self.operator.places:
             raise ValueError(
                 f"errors is given and the {self.operator.name} operator has no blocks for it. Drop errors=."
@@ -226,14 +231,16 @@ class Plan:
     def _spent(self, result: Result) -> Guarantee:
         """The guarantee of a run; epsilon = infinity where there is none.
 
-        A run cut short is accounted as if it had gone on: when to stop may have depended on the data.
+        A run cut short is accounted as if it had gone on: when to stop may have depended on the data. The final view is
+        lost when a run stops early or goes on from a state that has given a model before.
         """
         from hushpoint.privacy.accounting import account, ask
 
         items = 0 if self.facts is None else self.facts.items
         delta = self.budget.delta if self.budget else items**-1.1 if items > 1 else 1e-5
         state, asked = result.state, ask(self)
-        view: View = "iterates" if result.status != "finished" and asked.view == "final" else asked.view
+        only_the_last = result.status == "finished" and state.models == 1
+        view: View = "iterates" if asked.view == "final" and not only_the_last else asked.view
         try:
             spent = account(self, delta, view=view, steps=max(state.planned, 1), source=source_for(state.seed))
         except ValueError as error:

@@ -246,6 +246,21 @@ def test_amplification_is_not_given_to_records_of_sampled_users_nor_under_a_cap(
     assert any("no amplification" in text for text in capped.assumptions)
 
 
+def test_samples_of_fixed_size_count_the_longest_message() -> None:
+    # Catches: amplification by a light item's own bound. Who fills its place pulls 50 times as hard, so that an
+    # observer sees whether it was drawn: given that, 20 steps are a mixture over how often.
+    counts, steps, delta = [1] + [50] * 39, 20, 1e-3
+    problem = Problem.declared(40, 1, "squared", row_norm=1.0, clip=1.0, rows_per_item=counts, weights="rows")
+    plan = methods.dp_sgd(problem, steps, 0.1, sample_size=1, noise_std=0.05)
+    ratio = 2 * 40 / sum(counts) / plan.noise.std
+    times = np.arange(1, steps + 1)
+    chances = [math.comb(steps, k) * 0.025**k * 0.975 ** (steps - k) for k in times]
+    claim = plan.guarantee(delta, item=0)
+    true_delta = sum(c * gdp_delta(ratio * math.sqrt(k), claim.epsilon) for c, k in zip(chances, times, strict=True))
+    assert true_delta <= delta
+    assert claim.epsilon <= plan.guarantee(delta).epsilon
+
+
 # --- the last iterate and its conditions
 
 
@@ -449,7 +464,7 @@ LARGE = Problem.declared(100, 2, "logistic", row_norm=1.0)
 
 
 PUBLISHED: dict[str, tuple[Plan, Any]] = {
-    "centralized": (methods.centralized_admm(LARGE, 5, 1.0, noise_std=50.0, schedule="cyclic"), "final"),
+    "centralized": (methods.centralized_admm(LARGE, 5, 1.0, noise_std=50.0), "final"),
     "federated": (methods.federated_admm(LARGE, 5, 1.0, noise_std=50.0, sample_size=10), "final"),
     "decentralized": (methods.decentralized_admm(LARGE, 5, 1.0, noise_std=50.0), "network"),
 }
@@ -689,6 +704,15 @@ def test_network_view_answers_for_peers_and_colluders() -> None:
     assert one.epsilon < methods.stateless_walk(few, 60, GAMMA, noise_std=30.0).guarantee(DELTA, view="network").epsilon
     with pytest.raises(ValueError, match="observers"):
         plan.guarantee(DELTA, view="network", item=3, observers=[3])
+
+
+def test_network_view_refuses_tail_averages() -> None:
+    # Catches: a mean over the walk published under a bound for its last model: where hops contract, the mean holds
+    # every contribution and the last model only the last one.
+    plan = methods.stateless_walk(RIDGED, 40, GAMMA, noise_std=30.0, tail_average=1.0)
+    with pytest.raises(ValueError, match="tail average"):
+        plan.guarantee(DELTA, view="network")
+    assert plan.guarantee(DELTA).mu is not None
 
 
 def test_network_view_of_stateful_walks_is_the_local_bound() -> None:

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from hushpoint import Plan, Problem, methods, regularizers
+from hushpoint import Budget, Plan, Problem, methods, regularizers
 from hushpoint.operators import GeneralADMM
 from hushpoint.privacy import audit, gdp_epsilon
 from hushpoint.privacy.auditor import strongest_canary
@@ -220,6 +220,14 @@ def test_quiet_about_true_zero_out_claims(sample_prob: float) -> None:
     plan = methods.dp_sgd(FOUR, STEPS, 0.1, sample_prob, noise_std=0.25)
     report = audit(plan, FOUR, runs=RUNS, adjacency="zero-out")
     assert report.claimed.adjacency == "zero-out"
+    assert not report.caught
+
+
+def test_quiet_about_true_record_claims() -> None:
+    # Catches: a canary that changes a whole user used against a claim about one of its records.
+    plan = methods.private_admm(CROWD, STEPS, 1.0, budget=Budget(6.0, 1e-5, unit="record"))
+    report = audit(plan, CROWD, runs=RUNS)
+    assert report.claimed.unit == "record"
     assert not report.caught
 
 

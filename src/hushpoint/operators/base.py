@@ -15,6 +15,9 @@ Array = NDArray[np.float64]
 Indices = NDArray[np.int64]
 
 
+LOSS_IS_ZERO = "the unit's loss is 0"
+
+
 class Operator(ABC):
     """A non-expansive map R over blocks, split into what happens where.
 
@@ -25,6 +28,8 @@ class Operator(ABC):
 
     name: str = "operator"
     places: tuple[str, ...] = ("block",)  # where it takes noise
+    samplings: tuple[str, ...] | None = None  # schedules that it works with; None: all
+    zero_out: str = LOSS_IS_ZERO  # what zero-out does to an item
     family: str = "one block"  # which rows of the accounting table speak of it
     blocks: int = 1
     block_size: int = 0  # 0: nothing is kept where the data is

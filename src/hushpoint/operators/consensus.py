@@ -49,6 +49,8 @@ class ConsensusADMM(Operator):
         self.facts, self.gamma, self.penalty = facts, require_positive("gamma", gamma), penalty
         self.ridge = require_nonnegative("ridge", ridge)
         self.clip_residual = None if clip_residual is None else require_positive("clip_residual", clip_residual)
+        if self.clip_residual is not None:
+            self.zero_out = "the item's message is 0"
         self.blocks, self.block_size, self.message_size = facts.items, facts.width, facts.width
         self.chunk = max(64, (1 << 15) // facts.width)  # temporaries that stay in the cache
         if facts.weights == "rows":
@@ -126,6 +128,7 @@ class SummedADMM(ConsensusADMM):
     name = "summed consensus ADMM"
     family = "summed"
     places = ("sum",)
+    zero_out = "the item's message is 0"
 
     def certificate(self, relaxation: float) -> Certificate:
         if self.clip_residual is None:
@@ -153,6 +156,7 @@ class AnchoredADMM(ConsensusADMM):
     name = "anchored ADMM"
     family = "anchored"
     places = ("release",)
+    zero_out = "the item's block is the public point"
 
     def __init__(
         self,

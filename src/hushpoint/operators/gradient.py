@@ -101,6 +101,7 @@ class CoordinateGradient(Operator):
     family = "coordinate"
     places = ("sum",)
     message_size = 1
+    samplings = ("single", "cyclic", "permuted")  # one coordinate at a time
 
     def __init__(self, facts: Facts, step_size: float) -> None:
         if not facts.regularizer.separable:

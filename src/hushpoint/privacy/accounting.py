@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 from hushpoint._checks import require_choice
 from hushpoint.certificates import ADJACENCIES, UNITS, Certificate
 from hushpoint.noise import Source
+from hushpoint.operators.base import LOSS_IS_ZERO
 from hushpoint.privacy import published
 from hushpoint.privacy.gaussian import ORDERS, compose_mu, gdp_epsilon, rdp_epsilon
 from hushpoint.privacy.guarantee import VIEWS, Adjacency, Basis, Guarantee, Unit, View, checked_delta
@@ -89,18 +90,33 @@ def account(
     checked_delta(delta)
     question = ask(plan, view, adjacency, unit, item, steps, allow_published, observers)
     source_words = () if source is None else (source.describe(),)
+    stated: dict[str, Any] = {
+        "delta": delta,
+        "unit": question.unit,
+        "adjacency": question.adjacency,
+        "item": question.item,
+        "observers": question.observers,
+    }
     if plan.noise.std == 0:
         question.certificate.shift(question.unit, question.adjacency, question.item)
+        missing = ("there is no noise: pass noise_std > 0 or a budget",)
         return Guarantee(
-            math.inf, delta, math.inf, question.unit, question.adjacency, question.view, "proved", "1",
-            ("there is no noise: pass noise_std > 0 or a budget",),
-        )  # fmt: skip
+            math.inf, mu=math.inf, view=question.view, basis="proved", section="1", assumptions=missing, **stated
+        )
     spend = answer(question)
-    because = (*spend.because, f"{question.steps} noisy steps", *source_words)
+    meaning: tuple[str, ...] = ()
+    if question.adjacency == "zero-out":
+        meaning = (f"zero-out means that {plan.operator.zero_out if question.item_level else LOSS_IS_ZERO}",)
+    because = (*spend.because, *meaning, f"{question.steps} noisy steps", *source_words)
     return Guarantee(
-        spend.epsilon(delta), delta, spend.mu, question.unit, question.adjacency, spend.view, spend.basis,
-        spend.section, because,
-    )  # fmt: skip
+        spend.epsilon(delta),
+        mu=spend.mu,
+        view=spend.view,
+        basis=spend.basis,
+        section=spend.section,
+        assumptions=because,
+        **stated,
+    )
 
 
 def ask(
@@ -198,6 +214,8 @@ def _last_iterate(section: str, wider: Rule) -> Rule:
             )
         obstacle = _obstacle(plan)
         spend = wider(question)
+        if spend.basis == "published":
+            return spend
         if obstacle:
             return replace(spend, because=(*spend.because, f"no last-iterate bound: {obstacle}"))
         rate = plan.operator.step_lipschitz(plan.largest_relaxation)
@@ -272,9 +290,10 @@ def _fixed_size(section: str) -> Rule:
 
         spend = _compose(section, "iterates")(question)
         schedule, steps = question.plan.schedule, question.steps
-        if not question.item_level or not isinstance(schedule, FixedSample):
+        if not question.item_level or not isinstance(schedule, FixedSample) or schedule.cap is not None:
             return replace(spend, because=(*spend.because, "no amplification: who is sampled counts as seen"))
-        bound = question.certificate.shift(question.unit, "zero-out", question.item)
+        # The item that fills an unsampled one's place moves the sum too, so the longest message counts.
+        bound = question.certificate.shift(question.unit, "zero-out", None)
         multiplier = question.plan.noise.std / bound
         size, items = schedule.size, schedule.blocks
         because = (*question.certificate.because, f"{size} of {items} items sampled secretly without replacement")
@@ -299,14 +318,21 @@ def _walk_network(question: Question) -> Spend:
     plan = question.plan
     schedule = plan.schedule
     if not isinstance(schedule, Walk) or isinstance(plan.relaxation, tuple):
-        raise ValueError("the network view of a walk needs a walk and a constant relaxation.")
+        raise ValueError("view is 'network', which needs a walk and a constant relaxation. Ask for 'messages'.")
+    if plan.tail_average is not None:
+        raise ValueError(
+            "view is 'network' and the plan releases a tail average, which its theorem does not cover. "
+            "Ask for view='messages', or set tail_average=None."
+        )
     local = _compose("3b", "network")(question)
     tolerance = getattr(plan.operator, "tolerance", 0.0)
     shift = question.certificate.shift(question.unit, question.adjacency, question.item) - 4 * tolerance
+    # A user at its cap only adds noise: such a hop does not contract.
+    rate = 1.0 if schedule.cap is not None else plan.operator.step_lipschitz(plan.largest_relaxation) or 1.0
     epsilon = network_spend(
         shift / plan.noise.std,
         4 * tolerance / plan.noise.std,
-        plan.operator.step_lipschitz(plan.largest_relaxation) or 1.0,
+        rate,
         schedule.most(question.steps),
         schedule.blocks,
         schedule.neighbours,
@@ -344,11 +370,11 @@ def _published_network(question: Question) -> Spend:
     return _published(question, rdp, "erratum 7", "network")
 
 
-def _published_central(question: Question, wider: Rule) -> Spend:
-    """The paper's central bounds for Algorithms 2 and 3, which shrink with n and do not hold as printed."""
+def _published_central(question: Question) -> Spend:
+    """The paper's central bounds for the final model of Algorithms 2 and 3, which do not hold as printed."""
+    plan, proved = question.plan, _LOCAL_MESSAGES(question)
     if not question.allow_published:
-        return wider(question)
-    plan = question.plan
+        return proved
     common: dict[str, Any] = {
         "loss_lipschitz": _published_bound(question),
         "gamma": float(getattr(plan.operator, "gamma", math.nan)),
@@ -356,15 +382,15 @@ def _published_central(question: Question, wider: Rule) -> Spend:
         "items": plan.operator.blocks,
         "steps": question.steps,
     }
-    if isinstance(plan.schedule, FixedSample):
-        size = plan.schedule.size
-        return _published(
-            question,
-            lambda a: published.federated_central_rdp(alpha=a, sample_size=size, **common),
-            "erratum 5",
-            "final",
-        )
-    return _published(question, lambda a: published.centralized_admm_rdp(alpha=a, **common), "erratum 1", "final")
+    if plan.method == "federated_admm" and isinstance(plan.schedule, FixedSample):
+        common["sample_size"] = plan.schedule.size
+        rdp: Callable[..., float] = published.federated_central_rdp
+        erratum = "erratum 5"
+    elif plan.method == "centralized_admm" and plan.schedule.sampling == "all":
+        rdp, erratum = published.centralized_admm_rdp, "erratum 1"
+    else:
+        return proved
+    return _published(question, lambda alpha: rdp(alpha=alpha, **common), erratum, "final")
 
 
 def _published(question: Question, rdp: Callable[[float], float], section: str, view: View) -> Spend:
@@ -402,13 +428,9 @@ def _exposed(question: Question) -> Spend:
 _LOCAL_MESSAGES = _compose("3b", "messages")
 
 
-def _central(question: Question) -> Spend:
-    return _published_central(question, _LOCAL_MESSAGES)
-
-
 def _consensus_rules(sampling: str) -> dict[str, Rule]:
-    final = _last_iterate("4b", _central) if sampling == "all" else _central
-    rules = {"final": final, "iterates": _central, "messages": _LOCAL_MESSAGES}
+    final = _last_iterate("4b", _published_central) if sampling == "all" else _published_central
+    rules = {"final": final, "iterates": _LOCAL_MESSAGES, "messages": _LOCAL_MESSAGES}
     return {**rules, "network": _published_network} if sampling == "walk" else rules
 
 

@@ -17,9 +17,10 @@ from numpy.typing import NDArray
 from scipy import special, stats
 
 from hushpoint._checks import require_choice, require_count
+from hushpoint.operators.base import LOSS_IS_ZERO
 from hushpoint.plan import Plan
 from hushpoint.privacy.accounting import answer, ask
-from hushpoint.privacy.guarantee import Adjacency, Guarantee
+from hushpoint.privacy.guarantee import Adjacency, Guarantee, Unit
 from hushpoint.privacy.replicas import released_models
 from hushpoint.problem import Problem
 
@@ -96,11 +97,16 @@ def audit(
     require_count("runs", runs, least=100, remedy="Pass at least 100 runs; 10,000 give a useful answer.")
     if not 0 < confidence < 1:
         raise ValueError(f"confidence is {confidence}. Pass a number in (0, 1) such as 1 - 1e-6.")
-    if neighbour is None:
-        problem, neighbour = strongest_canary(problem)
     question = ask(plan if claimed_plan is None else claimed_plan, view, adjacency)  # type: ignore[arg-type]
+    if neighbour is None:
+        if question.adjacency == "zero-out" and question.item_level and plan.operator.zero_out != LOSS_IS_ZERO:
+            raise ValueError(
+                f"neighbour is not given, and zero-out means that {plan.operator.zero_out}, which no data set does. "
+                "Pass neighbour= and adjacency='replace-one'."
+            )
+        problem, neighbour = strongest_canary(problem, adjacency=question.adjacency, unit=question.unit)
     spend = answer(question)
-    claimed = question.plan.guarantee(delta, view=question.view, adjacency=question.adjacency)
+    claimed = question.plan.guarantee(delta, question.view, question.adjacency, question.unit)
     worlds = []
     for side, world in enumerate((problem, neighbour)):
         seeds = [_run_seed(seed, side, run) for run in range(runs)]
@@ -116,34 +122,41 @@ def audit(
     return AuditReport(mu_lower, epsilon_lower, claimed, caught, runs, confidence)
 
 
-def strongest_canary(problem: Problem, item: int = 0) -> tuple[Problem, Problem]:
-    """Two problems that differ in one item whose gradients point opposite ways, as long as the loss allows.
+def strongest_canary(
+    problem: Problem, item: int = 0, *, adjacency: Adjacency = "replace-one", unit: Unit | None = None
+) -> tuple[Problem, Problem]:
+    """Two problems that differ in one unit whose gradients are as far apart as the loss allows.
 
-    The rows of the item become equal: the longest row that is allowed (``row_norm``, or the longest in the data) along
-    the first feature, with targets far out on either side, or with the two classes.
+    The changed rows (all of the item, or its first for ``unit="record"``) become equal: the longest row that is allowed
+    (``row_norm``, or the longest in the data) along the first feature, with targets far out on either side, or with the
+    two classes. For zero-out the second problem has rows of zeros instead, which have no gradient.
     """
     facts, rows = problem.facts, problem.rows
     start, stop = (item, item + 1) if rows.offsets is None else (rows.offsets[item], rows.offsets[item + 1])
-    features = rows.features.toarray() if rows.sparse else rows.features.copy()
+    changed = slice(start, stop if (unit or facts.unit) == "user" else start + 1)
     length = facts.row_norm if facts.row_norm is not None else float(np.sqrt(rows.squared_norms.max()))
-    features[start:stop] = 0.0
-    features[start:stop, 0] = length
-    squared_norms = rows.squared_norms.copy()
-    squared_norms[start:stop] = length**2
-    limits = None if facts.clip is None else facts.clip / np.sqrt(np.where(squared_norms > 0, squared_norms, np.nan))
-    if limits is not None:
-        limits = np.where(np.isnan(limits), math.inf, limits)
     far = 1.0 if facts.loss.labels == "two-class" else 1e6
-    pair = []
-    for sign in (-1.0, 1.0):
-        targets = rows.targets.copy()
-        targets[start:stop] = sign * far
-        pair.append(
-            problem.with_rows(
-                replace(rows, features=features, targets=targets, squared_norms=squared_norms, limits=limits)
-            )
-        )
-    return pair[0], pair[1]
+    lengths = (length, 0.0 if adjacency == "zero-out" else length)
+    first, second = (
+        _with_canary(problem, changed, size, side * far) for side, size in zip((-1.0, 1.0), lengths, strict=True)
+    )
+    return first, second
+
+
+def _with_canary(problem: Problem, changed: slice, length: float, target: float) -> Problem:
+    rows = problem.rows
+    features = rows.features.toarray() if rows.sparse else rows.features.copy()
+    targets, squared_norms = rows.targets.copy(), rows.squared_norms.copy()
+    features[changed] = 0.0
+    features[changed, 0] = length
+    targets[changed], squared_norms[changed] = target, length**2
+    limits = rows.limits
+    if limits is not None and problem.facts.clip is not None:
+        limits = limits.copy()
+        limits[changed] = problem.facts.clip / length if length else math.inf
+    return problem.with_rows(
+        replace(rows, features=features, targets=targets, squared_norms=squared_norms, limits=limits)
+    )
 
 
 def _run_seed(seed: int, side: int, run: int) -> int:

@@ -118,9 +118,13 @@ class _System:
         plan, position = self.plan, -1
         counts = np.zeros(self.operator.blocks, dtype=np.int64)
         for step in range(plan.steps):
-            chosen, resting, position = choose(plan, source, step, position, counts)
-            if path is not None:
-                chosen, position = np.array([path[step]]), path[step]
+            if path is None:
+                chosen, resting, position = choose(plan, source, step, position, counts)
+            else:
+                position = path[step]
+                holder = np.array([position])
+                free = plan.schedule.cap is None or counts[position] < plan.schedule.cap
+                chosen, resting = (holder, holder[:0]) if free else (holder[:0], holder)
             mine = view == "network" and position in observers
             if mine:
                 self._see(self._public())

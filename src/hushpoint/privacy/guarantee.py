@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import asdict, dataclass
+from decimal import ROUND_CEILING, Context, Decimal
 from typing import Any, Literal
 
 from hushpoint._checks import require_choice, require_positive
@@ -30,7 +31,8 @@ class Guarantee:
     """A differential-privacy statement: (epsilon, delta) for one unit, against one viewer, and what it rests on.
 
     ``mu`` is the Gaussian-DP parameter where the loss is Gaussian, else None. ``basis`` is "proved" (docs/privacy.md)
-    or "published" (the paper says so; it is known not to hold in general). ``section`` names the proof.
+    or "published" (the paper says so; it is known not to hold in general). ``section`` names the proof. ``item`` is set
+    where the statement is about one item only, ``observers`` where it is about certain colluding peers only.
     """
 
     epsilon: float
@@ -42,24 +44,35 @@ class Guarantee:
     basis: Basis
     section: str
     assumptions: tuple[str, ...] = ()
+    item: int | None = None
+    observers: tuple[int, ...] | None = None
 
     def __str__(self) -> str:
+        whom = f"one {self.unit}" if self.item is None else f"one {self.unit}, of item {self.item} only,"
+        watcher = _WATCHERS[self.view]
+        if self.observers is not None:
+            watcher = (
+                f"the peers {', '.join(map(str, self.observers))} together, who see the token only when it arrives"
+            )
         if math.isinf(self.epsilon):
-            said = f"No guarantee (epsilon = infinity) for one {self.unit} ({self.adjacency})"
+            said = f"No guarantee (epsilon = infinity) for {whom} ({self.adjacency})"
         else:
-            said = f"epsilon = {_up(self.epsilon)} at delta = {self.delta:g} for one {self.unit} ({self.adjacency})"
+            said = f"epsilon = {_up(self.epsilon)} at delta = {_up(self.delta)} for {whom} ({self.adjacency})"
         where = f"Proved (docs/privacy.md, section {self.section})."
         if self.basis == "published":
             where = f"Published, not proved and known to fail in cases (docs/errata.md, {self.section})."
         rests = f" Rests on: {', '.join(self.assumptions)}." if self.assumptions else ""
         ending = "" if math.isinf(self.epsilon) else f" {where}"
-        return f"{said}, against {_WATCHERS[self.view]}.{ending}{rests}"
+        return f"{said}, against {watcher}.{ending}{rests}"
 
     def to_dict(self) -> dict[str, Any]:
-        """The guarantee as JSON can hold it; an infinite epsilon is the text "inf"."""
+        """The guarantee as JSON can hold it; infinity is the text "inf"."""
         record = asdict(self)
         record["assumptions"] = list(self.assumptions)
-        record["epsilon"] = "inf" if math.isinf(self.epsilon) else self.epsilon
+        record["observers"] = None if self.observers is None else list(self.observers)
+        for name in ("epsilon", "mu"):
+            if record[name] is not None and math.isinf(record[name]):
+                record[name] = "inf"
         record["statement"] = str(self)
         return record
 
@@ -96,6 +109,11 @@ def compose(*guarantees: Guarantee) -> Guarantee:
         raise ValueError("compose was given no guarantee. Pass at least one.")
     first = guarantees[0]
     for other in guarantees[1:]:
+        if (other.item, other.observers) != (first.item, first.observers):
+            raise ValueError(
+                f"guarantees are for item {first.item} and item {other.item}, or for other observers. "
+                "Compose guarantees for the worst item (item=None) or for the same one."
+            )
         if (other.unit, other.adjacency) != (first.unit, first.adjacency):
             raise ValueError(
                 f"guarantees are for one {first.unit} ({first.adjacency}) and one {other.unit} ({other.adjacency}). "
@@ -117,6 +135,8 @@ def compose(*guarantees: Guarantee) -> Guarantee:
         "published" if any(g.basis == "published" for g in guarantees) else "proved",
         "1" if all(g.basis == "proved" for g in guarantees) else "the published part",
         (f"{len(guarantees)} releases composed", *dict.fromkeys(a for g in guarantees for a in g.assumptions)),
+        first.item,
+        first.observers,
     )
 
 
@@ -139,7 +159,6 @@ def _widest(guarantees: tuple[Guarantee, ...]) -> View:
 
 def _up(value: float) -> str:
     """Four significant digits, rounded up."""
-    if value <= 0:
-        return "0"
-    unit = 10.0 ** (math.floor(math.log10(value)) - 3)
-    return f"{math.ceil(value / unit * (1 - 1e-12)) * unit:.4g}"
+    # repr first: 0.3 is meant, not the binary fraction below or above it.
+    rounded = Decimal(repr(float(value))).normalize(Context(prec=4, rounding=ROUND_CEILING))
+    return f"{float(rounded):.4g}"

@@ -49,11 +49,13 @@ class _Replicas:
 
     def run(self, every_step: bool) -> Array:
         released = []
-        for step in range(self.plan.steps):
+        steps, tail = self.plan.steps, self.plan.tail_average
+        averaged = 1 if tail is None or every_step else max(1, round(tail * steps))
+        for step in range(steps):
             self._step(step)
-            if every_step or step == self.plan.steps - 1:
+            if every_step or step >= steps - averaged:
                 released.append(self.operator.model(self.operator.release(self.public)))
-        return np.hstack(released)
+        return np.hstack(released) if every_step else np.mean(released, axis=0)
 
     def _step(self, step: int) -> None:
         plan, operator, noise = self.plan, self.operator, self.plan.noise

@@ -57,6 +57,7 @@ _FOLDED = 1e-17  # part of the tilted law that the Fourier transform may fold ov
 _MOST_CELLS = 2**21
 _FEW_CELLS = 2**10
 _LONG_WINDOW = 2**17
+_LONGEST_WINDOW = 2**23
 _LARGEST_ORDER = 1e4  # Renyi orders above it are charged as if unsampled
 _NODES, _WEIGHTS = np.polynomial.legendre.leggauss(4)
 
@@ -240,11 +241,11 @@ class _Composed:
     infinite: float
 
     def delta(self, epsilon: float) -> float:
-        beyond = self.losses - epsilon
-        beyond, masses = beyond[beyond > 0], self.masses[beyond > 0]
-        part = float(masses @ (np.exp(-self.tilt * beyond) * -np.expm1(-beyond)))
-        log_part = self.log_scale - self.tilt * epsilon + math.log(part) if part > 0 else -math.inf
-        return min(1.0, (1 + _SLACK) * (math.exp(min(log_part, 0.0)) + self.infinite))
+        counted = self.losses > epsilon
+        losses = self.losses[counted]
+        chances = self.masses[counted] * np.exp(np.minimum(self.log_scale - self.tilt * losses, 700.0))
+        part = float(chances @ -np.expm1(epsilon - losses))
+        return min(1.0, (1 + _SLACK) * (part + self.infinite))
 
     def epsilon(self, delta: float, near: float) -> float:
         """Smallest epsilon of at least 0 that meets delta, given one from above that is ``near``."""
@@ -259,10 +260,22 @@ class _Composed:
         goal = math.exp(min(math.log(left) - self.log_scale + self.tilt * near, 700.0))
         # at the k-th loss the terms from k+1 on count; the k-th itself counts for nothing
         first = int(np.argmax(np.append(sums - np.exp(np.minimum(away, 700.0)) * damped, 0.0) <= goal))
-        if first == 0 or first == away.size:
-            return max(0.0, float(self.losses[min(start + first, self.losses.size - 1)]))
+        if first == away.size:
+            return math.inf
+        if first == 0:  # much below what was expected
+            return self._epsilon_below(delta, float(self.losses[start]))
         root = near + math.log(max(sums[first] - goal, 0.0) / damped[first])
         return max(0.0, min(max(root, float(away[first - 1]) + near), float(away[first]) + near))
+
+    def _epsilon_below(self, delta: float, high: float) -> float:
+        """The same by halving an interval from 0 up to a loss that is known to meet delta."""
+        if high <= 0 or self.delta(0.0) <= delta:
+            return 0.0
+        low = 0.0
+        while high - low > 1e-6 * high:
+            middle = (low + high) / 2
+            low, high = (low, middle) if self.delta(middle) <= delta else (middle, high)
+        return high
 
 
 def _window(step: _Step, steps: int, tilt: float, log_delta: float) -> tuple[int, int]:
@@ -294,6 +307,8 @@ def _compose(step: _Step, steps: int, tilt: float, log_delta: float) -> _Compose
         other = _window(step, steps, smaller, log_delta)
         if other[1] - other[0] < stop - start:
             (start, stop), tilt = other, smaller
+    if stop - start > _LONGEST_WINDOW:
+        return _Composed(np.zeros(1), np.ones(1), tilt, 0.0, 1.0)  # all is lost, as far as can be told
     log_moment = step.log_moment(tilt)
     tilted = step.masses * np.exp(tilt * step.losses - log_moment)
     size = fft.next_fast_len(stop - start + 1, real=True)
@@ -444,6 +459,11 @@ def _shift(adjacency: Adjacency) -> int:
     return 1 if adjacency == "zero-out" else 2
 
 
+def _ever_sampled(sample_prob: float, steps: int) -> float:
+    """Probability that one item is in at least one of the samples, rounded up."""
+    return round_up(-math.expm1(steps * math.log1p(-sample_prob)), 1e-12)
+
+
 def _poisson_profiles(noise_multiplier: float, sample_prob: float, adjacency: Adjacency) -> list[_Profile]:
     if adjacency == "replace-one":
         return [_antipodal_profile(1 / noise_multiplier, sample_prob)]
@@ -489,6 +509,8 @@ def _poisson_epsilon(
     unsampled = gdp_epsilon(round_up(_shift(adjacency) * math.sqrt(steps) / noise_multiplier), delta)
     if sample_prob == 1 or unsampled == 0:
         return unsampled
+    if _ever_sampled(sample_prob, steps) <= delta:
+        return 0.0  # the two worlds differ only if the item is ever sampled
     epsilon = 0.0
     for profile in _poisson_profiles(noise_multiplier, sample_prob, adjacency):
         epsilon = max(epsilon, _composed_epsilon(profile, steps, delta, accuracy, epsilon))
@@ -520,7 +542,8 @@ def poisson_delta(
     if sample_prob == 1:
         return unsampled
     profiles = _poisson_profiles(noise_multiplier, sample_prob, adjacency)
-    return min(unsampled, max(_composed_delta(profile, int(steps), epsilon) for profile in profiles))
+    sampled = max(_composed_delta(profile, int(steps), epsilon) for profile in profiles)
+    return min(unsampled, sampled, _ever_sampled(sample_prob, steps))
 
 
 def poisson_noise(
@@ -552,7 +575,7 @@ def poisson_noise(
         while gdp_epsilon(round_up(shift * math.sqrt(steps) / multiplier), delta) > epsilon:
             multiplier = round_up(multiplier)
         return multiplier
-    ever = -math.expm1(steps * math.log1p(-sample_prob))
+    ever = _ever_sampled(sample_prob, steps)
     require(
         ever > delta,
         "delta",
