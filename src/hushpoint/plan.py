@@ -246,9 +246,12 @@ class Plan:
         except ValueError as error:
             missing = (str(error).rstrip("."),)
             return Guarantee(math.inf, delta, None, asked.unit, asked.adjacency, view, "proved", "1", missing)
-        if "objective" not in result.history:
-            return spent
-        return replace(spent, assumptions=(*spent.assumptions, "the recorded objectives stay unpublished"))
+        secrets = []
+        if "objective" in result.history:
+            secrets.append("the recorded objectives stay unpublished")
+        if "models" in result.history and spent.view == "final":
+            secrets.append("the recorded models stay unpublished")
+        return replace(spent, assumptions=(*spent.assumptions, *secrets))
 
     def to_dict(self) -> dict[str, Any]:
         """The plan as JSON can hold it: the public facts and the call that made it."""

@@ -318,7 +318,7 @@ def _walk_network(question: Question) -> Spend:
     plan = question.plan
     schedule = plan.schedule
     if not isinstance(schedule, Walk) or isinstance(plan.relaxation, tuple):
-        raise ValueError("view is 'network', which needs a walk and a constant relaxation. Ask for 'messages'.")
+        return _compose("3b", "messages")(question)  # the theorem is for a constant relaxation
     if plan.tail_average is not None:
         raise ValueError(
             "view is 'network' and the plan releases a tail average, which its theorem does not cover. "

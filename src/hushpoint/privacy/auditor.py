@@ -75,7 +75,8 @@ def audit(
     Parameters
     ----------
     plan, problem, neighbour
-        What runs, and two data sets that differ in one item. None: the strongest canary for the loss, in item 0.
+        What runs, and two data sets that differ in one item. None: the strongest canary for the loss, in the
+        heaviest item.
     runs : int
         Repetitions on each of the two data sets.
     view : {"final", "iterates"}
@@ -104,7 +105,8 @@ def audit(
                 f"neighbour is not given, and zero-out means that {plan.operator.zero_out}, which no data set does. "
                 "Pass neighbour= and adjacency='replace-one'."
             )
-        problem, neighbour = strongest_canary(problem, adjacency=question.adjacency, unit=question.unit)
+        heaviest = int(np.argmax(problem.facts.item_weights))
+        problem, neighbour = strongest_canary(problem, heaviest, adjacency=question.adjacency, unit=question.unit)
     spend = answer(question)
     claimed = question.plan.guarantee(delta, question.view, question.adjacency, question.unit)
     worlds = []

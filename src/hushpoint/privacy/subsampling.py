@@ -112,12 +112,16 @@ class _Profile:
 
     above: Callable[[Array], Array]
     below: Callable[[Array], Array]
+    floor: float = -math.inf  # no loss is smaller
+    ceiling: float = math.inf  # no loss is larger
 
     def reversed(self) -> _Profile:
         """The profile of the pair with its two worlds exchanged."""
         return _Profile(
             above=lambda loss: np.exp(np.minimum(loss, 700.0)) * self.below(-loss),
             below=lambda loss: np.exp(loss) * self.above(-loss),
+            floor=-self.ceiling,
+            ceiling=-self.floor,
         )
 
     def delta(self, epsilon: float) -> float:
@@ -140,12 +144,13 @@ def _reach(curve: Callable[[Array], Array], mass: float) -> float:
 def _remove_profile(mu: float, prob: float) -> _Profile:
     """``(1-q) N(0) + q N(mu)`` against ``N(0)``: ``q`` times the Gaussian profile at the unsampled loss."""
 
-    def below(loss: Array) -> Array:
-        inside = loss > math.log1p(-prob) if prob < 1 else np.full(loss.shape, True)
-        behind = _unsampled_loss(loss, prob)
-        return np.where(inside, prob * np.exp(behind) * _gaussian_profile(mu, -behind), 0.0)
+    floor = math.log1p(-prob) if prob < 1 else -math.inf
 
-    return _Profile(lambda loss: prob * _gaussian_profile(mu, _unsampled_loss(loss, prob)), below)
+    def below(loss: Array) -> Array:
+        behind = _unsampled_loss(loss, prob)
+        return np.where(loss > floor, prob * np.exp(behind) * _gaussian_profile(mu, -behind), 0.0)
+
+    return _Profile(lambda loss: prob * _gaussian_profile(mu, _unsampled_loss(loss, prob)), below, floor)
 
 
 def _antipodal_profile(mu: float, prob: float) -> _Profile:
@@ -381,7 +386,7 @@ def _composed_epsilon(
     low, high = profile.span(_SLACK * delta / steps, 1e-14 / steps)
     objective = _renyi_epsilon(steps, delta)
     step = _discretise(profile, (high - low) / _FEW_CELLS, low, high)
-    result, tilt = math.inf, None
+    result, tilt = round_up(steps * profile.ceiling), None
     for _ in range(5):
         tilt = _best_tilt(step, objective, tilt)
         near = max(objective(tilt, step.log_moment(tilt)), 0.0)
@@ -404,6 +409,8 @@ def _composed_delta(profile: _Profile, steps: int, epsilon: float) -> float:
     """Delta at epsilon of ``steps`` adaptive repetitions of a step with this profile, rounded up."""
     if steps == 1:
         return min(1.0, (1 + _SLACK) * profile.delta(epsilon))
+    if epsilon >= round_up(steps * profile.ceiling):
+        return 0.0
     objective = _chernoff_log_delta(steps, epsilon)
     result, log_guess = 1.0, math.log(1e-12)
     for _ in range(6):
