@@ -206,7 +206,7 @@ def gdp_epsilon(mu: float, delta: float) -> float:
         return 0.0
     if math.isinf(mu) or delta < SMALLEST_DELTA:
         return math.inf
-    mu = max(mu, 1e-290)  # what is smaller underflows in the formulas; more is safe
+    mu = max(mu, 1e-305)  # what is smaller underflows in the formulas; more is safe
     if gdp_delta(mu, 0.0) <= delta:
         return 0.0
     return _newton_epsilon(mu, delta)
