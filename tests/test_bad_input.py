@@ -218,7 +218,7 @@ CASES = [
     ("seed 1.5", lambda: admm().run(seed=1.5), "seed", "1.5", "non-negative integer"),
     ("unknown history", lambda: admm().run(seed=0, history="objective"), "history", "'objective'", "'models'"),
     ("state of another plan", lambda: admm(gamma=3.0).run(state=STATE), "state", "another plan", "steps may differ"),
-    ("a state that is none", lambda: admm().run(state=STATE.blocks), "state", "ndarray of shape (8, 3)", "State.load"),
+    ("a state that is none", lambda: admm().run(state=STATE.blocks), "state", "ndarray of shape (8, 1)", "State.load"),
     ("callback", lambda: admm().run(seed=0, callback=3), "callback", "3", "callback(step, model)"),
     (
         "declared",

@@ -364,7 +364,7 @@ def test_a_second_ctrl_c_goes_through_at_once():
 def test_a_step_that_fails_gives_back_the_state_before_it():
     # a failure on step 90 of 100 that loses everything, or that hands out a state of which half has moved
     plan = make("centralized all", 6)
-    whole, solve = plan.run(seed=1), type(plan.operator).local
+    whole, solve = plan.run(seed=1, kernel="plain"), type(plan.operator).local
     for chunk, kept in ((ITEMS, 3), (5, None)):
         calls = []
 
@@ -378,7 +378,7 @@ def test_a_step_that_fails_gives_back_the_state_before_it():
         broken.operator.chunk = chunk
         broken.operator.local = local.__get__(broken.operator)
         with pytest.raises(RunFailed, match="step 4: no convergence") as failure:
-            broken.run(seed=1)
+            broken.run(seed=1, kernel="plain")
         if kept is None:  # the first chunk of the step had moved already
             assert failure.value.state is None
         else:
@@ -452,7 +452,7 @@ def test_errors_reach_the_blocks_that_move_and_the_mean(name):
     # errors given to the blocks in the order of the sample instead of by their number, or to zhat only
     plain = make(name, 1)
     noisy = dataclasses.replace(plain, errors=lambda step, blocks, size: np.outer(blocks + 1.0, np.ones(size)))
-    one, two = plain.run(seed=3).state, noisy.run(seed=3).state
+    one, two = (plan.run(seed=3, kernel="plain").state for plan in (plain, noisy))
     moved = one.participations[:, None] * plain.relaxation * (np.arange(ITEMS) + 1.0)[:, None]
     np.testing.assert_allclose(two.blocks - one.blocks, np.broadcast_to(moved, two.blocks.shape), atol=1e-12)
     np.testing.assert_allclose(two.shared - one.shared, np.full(FEATURES, moved.sum() / ITEMS), atol=1e-12)

@@ -92,9 +92,9 @@ def silent_problem(items, width, users=False, **options):
 
 def states_of(plan, steps, seed):
     """The state after every step: the plan has one step, and is continued."""
-    states = [plan.run(seed=seed).state]
+    states = [plan.run(seed=seed, kernel="plain").state]
     while len(states) < steps:
-        states.append(plan.run(state=states[-1]).state)
+        states.append(plan.run(state=states[-1], kernel="plain").state)
     return states
 
 

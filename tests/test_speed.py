@@ -94,7 +94,7 @@ def run(n, p):
     forget_peak()
     before = peak()
     problem = hp.Problem(X, y, "squared", hp.regularizers.L1(1e-3), row_norm=1.0, clip=1.0)
-    result = hp.methods.centralized_admm(problem, 2, 1.0, noise_std=0.1).run(seed=0)
+    result = hp.methods.centralized_admm(problem, 2, 1.0, noise_std=0.1).run(seed=0, kernel="plain")
     assert result.state.blocks.shape == (n, p)
     return peak() - before
 

@@ -38,7 +38,7 @@ def _ziggurat_tables() -> tuple[np.ndarray, np.ndarray, np.ndarray]:
 
 
 _ACCEPT, _WIDTH, _HEIGHT = _ziggurat_tables()
-_BUFFER = 64  # words drawn at a time, a multiple of the eight of one ChaCha block
+_BUFFER = 64  # words drawn at a time: a power of two, and a multiple of the eight of one ChaCha block
 
 
 @nb.njit(cache=True, inline="always")
@@ -113,12 +113,11 @@ def _refill(secure, key, role, item, step, state, block, words):
 
 
 @nb.njit(cache=True)
-def start_sfc(key, role, item, step, state):
-    """Set ``state`` to the SFC64 state of one address, already mixed."""
-    words = np.empty(12, dtype=np.uint64)
-    _chacha20_block(key, np.uint32(0), role, item, step, words[:8])
-    state[0], state[1], state[2], state[3] = words[0], words[1], words[2], np.uint64(1)
-    _refill(False, key, role, item, step, state, 0, words)
+def start_sfc(key, role, item, step, state, scratch):
+    """Set ``state`` to the SFC64 state of one address, already mixed; ``scratch`` holds twelve words or more."""
+    _chacha20_block(key, np.uint32(0), role, item, step, scratch[:8])
+    state[0], state[1], state[2], state[3] = scratch[0], scratch[1], scratch[2], np.uint64(1)
+    _refill(False, key, role, item, step, state, 0, scratch[:12])
 
 
 @nb.njit(cache=True)
@@ -135,9 +134,9 @@ def _tail(secure, key, role, item, step, state, words, position):
 @nb.njit(cache=True)
 def _unit(secure, key, role, item, step, state, words, position):
     """A uniform number in [0, 1), and where the reading stands after it."""
-    index = position % words.size
+    index = position & (_BUFFER - 1)
     if index == 0:
-        _refill(secure, key, role, item, step, state, position // 8, words)
+        _refill(secure, key, role, item, step, state, position >> 3, words)
     return np.float64(words[index] >> np.uint64(11)) * (1.0 / 9007199254740992.0), position + 1
 
 
@@ -147,7 +146,7 @@ def fill_uniforms(secure, key, role, item, step, out):
     state = np.empty(4, dtype=np.uint64)
     words = np.empty(_BUFFER, dtype=np.uint64)
     if not secure:
-        start_sfc(key, role, item, step, state)
+        start_sfc(key, role, item, step, state, words)
     position = 0
     for k in range(out.size):
         out[k], position = _unit(secure, key, role, item, step, state, words, position)
@@ -162,12 +161,12 @@ def fill_normals(secure, key, role, items, step, scale, out):
         item = np.uint32(items[row])
         position = 0  # words read of this address
         if not secure:
-            start_sfc(key, role, item, step, state)
+            start_sfc(key, role, item, step, state, words)
         for column in range(out.shape[1]):
             while True:
-                index = position % _BUFFER
+                index = position & (_BUFFER - 1)
                 if index == 0:
-                    _refill(secure, key, role, item, step, state, position // 8, words)
+                    _refill(secure, key, role, item, step, state, position >> 3, words)
                 word = words[index]
                 position += 1
                 layer = np.int64(word & np.uint64(0xFF))

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from hushpoint.noise import Source, source_for
 
 if TYPE_CHECKING:
+    from hushpoint.kernels import Kernel
     from hushpoint.plan import Plan
     from hushpoint.privacy.guarantee import Guarantee
 
@@ -30,6 +31,7 @@ class State:
     """Where a run stands. Private where blocks carry no noise: never publish it, publish the model.
 
     ``shared`` is what the messages made; ``public`` is its last release; ``participations`` counts moves of each block;
+    ``kernel`` is what made the blocks;
     ``planned`` is the most steps that any run of it set out to do; ``models`` is how many models runs have returned.
     """
 
@@ -44,6 +46,7 @@ class State:
     position: int = -1
     tail_start: int = 0
     tail_sum: Array = field(default_factory=lambda: np.zeros(0))
+    kernel: str = "plain"
     seed: int | None = None
 
     def save(self, path: str | Path) -> None:
@@ -66,7 +69,8 @@ class State:
         seed = str(record.pop("seed"))
         for name in ("steps", "planned", "models", "position", "tail_start"):
             record[name] = int(record[name])
-        record["fingerprint"] = str(record["fingerprint"])
+        for name in ("fingerprint", "kernel"):
+            record[name] = str(record[name])
         return State(**record, seed=int(seed) if seed else None)
 
     def _record(self) -> dict[str, Any]:
@@ -108,6 +112,7 @@ def run(
     history: bool | Literal["models"] = False,
     state: State | None = None,
     callback: Callback | None = None,
+    kernel: Literal["auto", "plain"] = "auto",
 ) -> Result:
     """Run a plan; see ``Plan.run``."""
     operator = plan.operator
@@ -117,9 +122,12 @@ def run(
         raise ValueError(f"history is {history!r}. Pass False, True (the objective) or 'models'.")
     if history is True and plan.problem is None:
         raise ValueError("history is True and the plan has no problem to take the objective of. Pass history='models'.")
-    current = _begin(plan, state, seed)
+    fast = _kernel(plan, state, kernel)
+    current = _begin(plan, state, seed, fast)
     source = source_for(current.seed)
-    data = operator.prepare(plan.problem.rows if operator.needs_rows and plan.problem else None)
+    rows = plan.problem.rows if operator.needs_rows and plan.problem else None
+    data = operator.prepare(rows) if fast is None or rows is None else fast.prepare(rows)
+    watched = history is not False or callback is not None or plan.tail_average is not None
     target = plan.steps if current.steps < plan.steps else current.steps + plan.steps
     current.planned = max(current.planned, target)
     _open_tail(plan, current, target)
@@ -129,13 +137,18 @@ def run(
     model = np.array(operator.model(z))
     with _progress_bar(progress, plan, current.steps, target) as advance, _held_interrupt() as interrupted:
         while current.steps < target:
-            _step(plan, data, source, current, z)
+            count = 1
+            if fast is None:
+                _step(plan, data, source, current, z)
+            else:
+                count = 1 if watched else min(fast.at_once, target - current.steps)
+                fast.advance(data, source, current, z, count)
             z = operator.release(current.public)
             model = np.array(operator.model(z))  # a copy: what a caller does with a model must not touch the run
             if plan.tail_average is not None and current.steps > current.tail_start:
                 current.tail_sum += model
             _remember(record, history, plan, current.steps, model)
-            advance()
+            advance(count)
             if interrupted():
                 status = "interrupted"
                 break
@@ -148,20 +161,30 @@ def run(
     return Result(model, status, {name: np.array(values) for name, values in record.items()}, current, plan)
 
 
-def _begin(plan: Plan, state: State | None, seed: int | None) -> State:
+def _kernel(plan: Plan, state: State | None, choice: str) -> Kernel | None:
+    """The kernel to run with: the plan's, unless the caller or the state says otherwise."""
+    if state is not None and state.fingerprint != plan.fingerprint():
+        raise ValueError("state belongs to another plan. Continue it with the plan that made it (steps may differ).")
+    fast = plan.operator.kernel(plan) if choice == "auto" else None
+    if state is None or state.kernel == ("plain" if fast is None else fast.name):
+        return fast
+    if state.kernel == "plain":
+        return None
+    raise ValueError(
+        f"state was made by the {state.kernel!r} kernel, which keeps other numbers than the plain loop. "
+        "Continue it with kernel='auto' and the problem that made it."
+    )
+
+
+def _begin(plan: Plan, state: State | None, seed: int | None, fast: Kernel | None) -> State:
     if state is not None:
-        if state.fingerprint != plan.fingerprint():
-            raise ValueError(
-                "state belongs to another plan. Continue it with the plan that made it (steps may differ)."
-            )
         # A secure run goes on with a fresh key; a seeded one with its own seed, at addresses it has not drawn yet.
         return replace(state.copy(), seed=state.seed if seed is None else seed)
-    return _fresh(plan, plan.fingerprint(), seed)
-
-
-def _fresh(plan: Plan, fingerprint: str, seed: int | None) -> State:
+    counts = np.zeros(plan.operator.blocks, dtype=np.int64)
     shared, blocks = plan.operator.start()
-    return State(shared, shared, blocks, np.zeros(plan.operator.blocks, dtype=np.int64), fingerprint, seed=seed)
+    if fast is None:
+        return State(shared, shared, blocks, counts, plan.fingerprint(), seed=seed)
+    return State(shared, shared, fast.blocks(), counts, plan.fingerprint(), kernel=fast.name, seed=seed)
 
 
 def _open_tail(plan: Plan, state: State, target: int) -> None:
@@ -268,16 +291,16 @@ def _remember(record: dict[str, list[Any]], history: bool | str, plan: Plan, ste
 
 
 @contextmanager
-def _progress_bar(show: bool, plan: Plan, done: int, target: int) -> Iterator[Callable[[], None]]:
+def _progress_bar(show: bool, plan: Plan, done: int, target: int) -> Iterator[Callable[[int], None]]:
     if not show:
-        yield lambda: None
+        yield lambda count: None
         return
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
     with Progress(*columns) as bar:
         task = bar.add_task(plan.method or plan.operator.name, completed=done, total=target)
-        yield lambda: bar.advance(task)
+        yield lambda count: bar.advance(task, count)
 
 
 @contextmanager

@@ -67,7 +67,7 @@ class Source:
 
     def stream(self, role: str, item: int = 0, step: int = 0) -> np.random.Generator:
         """The NumPy generator of one address."""
-        address = _role_word(role), np.uint32(item), np.uint32(step)
+        address = role_word(role), np.uint32(item), np.uint32(step)
         if self.secure:
             from randomgen import ChaCha
 
@@ -78,7 +78,7 @@ class Source:
         from hushpoint._keyed import start_sfc
 
         words = np.empty(4, dtype=np.uint64)
-        start_sfc(self.key, *address, words)
+        start_sfc(self.key, *address, words, np.empty(12, dtype=np.uint64))
         bits = np.random.SFC64(0)
         bits.state = {**bits.state, "state": {"state": words}}
         return np.random.Generator(bits)
@@ -88,7 +88,7 @@ class Source:
         from hushpoint._keyed import fill_uniforms
 
         out = np.empty(size)
-        fill_uniforms(self.secure, self.key, _role_word(role), np.uint32(item), np.uint32(step), out)
+        fill_uniforms(self.secure, self.key, role_word(role), np.uint32(item), np.uint32(step), out)
         return out
 
     def normals(
@@ -99,7 +99,7 @@ class Source:
 
         indices = np.asarray(items, dtype=np.int64)
         out = np.empty((len(indices), size))
-        fill_normals(self.secure, self.key, _role_word(role), indices, np.uint32(step), float(scale), out)
+        fill_normals(self.secure, self.key, role_word(role), indices, np.uint32(step), float(scale), out)
         return out
 
 
@@ -125,5 +125,6 @@ def source_for(seed: int | None) -> Source:
 
 
 @lru_cache(maxsize=64)
-def _role_word(role: str) -> np.uint32:
+def role_word(role: str) -> np.uint32:
+    """The word of an address that stands for a role."""
     return np.uint32(int.from_bytes(hashlib.blake2b(role.encode(), digest_size=4).digest(), "little"))

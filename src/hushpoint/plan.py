@@ -207,7 +207,8 @@ class Plan:
             Continue from ``result.state``: a run that was cut short goes on to the plan's number of steps; a finished
             one goes on for as many again. All steps are accounted for together.
         kernel : {"auto", "plain"}
-            "plain" forces the whole-array loop; "auto" uses a compiled loop of the same law where the operator has one.
+            "plain" forces the whole-array loop; "auto" uses a faster loop of the same law where the operator has one.
+            ``state.blocks`` holds the blocks only after a plain run.
         callback : callable, optional
             ``callback(step, model)`` after every step; return True to stop.
         """
@@ -225,7 +226,9 @@ class Plan:
                 f"state has done {state.steps} steps and the budget was for {self.steps}: it is spent. "
                 "Make a plan with more steps for a larger budget."
             )
-        result = engine.run(self, seed=seed, progress=progress, history=history, state=state, callback=callback)
+        result = engine.run(
+            self, seed=seed, progress=progress, history=history, state=state, callback=callback, kernel=kernel
+        )
         return replace(result, guarantee=self._spent(result))
 
     def _spent(self, result: Result) -> Guarantee:

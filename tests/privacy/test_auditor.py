@@ -181,7 +181,7 @@ def test_catches_state_that_leaks_without_noise(leaks: bool, caught: bool) -> No
     plan = claimed_at("anchored_admm", 1.5)
 
     def release(world: Problem, seed: int) -> np.ndarray:
-        result = plan.on(world).run(seed=seed, history="models")
+        result = plan.on(world).run(seed=seed, history="models", kernel="plain")
         leak = result.state.blocks.mean(axis=0)[:1]
         return np.concatenate([*result.history["models"], leak if leaks else np.zeros(1)])
 
@@ -319,7 +319,7 @@ def test_replicas_are_the_engines_runs(name: str) -> None:
     plan, seeds = REPLICAS[name], [3, 11, 2**45]
     finals, paths = released_models(plan, seeds, every_step=False), released_models(plan, seeds, every_step=True)
     for seed, final, path in zip(seeds, finals, paths, strict=True):
-        result = plan.run(seed=seed, history="models")
+        result = plan.run(seed=seed, history="models", kernel="plain")
         scale = max(1.0, float(np.abs(result.history["models"]).max()))
         assert np.allclose(path, np.concatenate(result.history["models"]), rtol=0, atol=1e-6 * scale)
         assert np.allclose(final, result.model, rtol=0, atol=1e-6 * scale)

@@ -176,6 +176,21 @@ def test_more_noise_fewer_samples_and_fewer_steps_cost_less(noise, prob, steps, 
         assert poisson_delta(noise, prob, steps, epsilon, adjacency) == pytest.approx(delta, rel=0.02)
 
 
+@pytest.mark.parametrize("adjacency", ["zero-out", "replace-one"])
+def test_hopeless_noise_is_called_hopeless(adjacency):
+    # catches underflow taken for privacy: with so little noise every sampling of the item shows, 60 times of 200,
+    # each with a loss near 1/(2 * 0.05^2) = 200
+    epsilon = poisson_epsilon(0.05, 0.3, 200, 0.3, adjacency)
+    assert epsilon > 50 * 190
+    assert poisson_delta(0.05, 0.3, 200, 5000.0, adjacency) > 0.99
+
+
+def test_an_item_hardly_ever_sampled_is_safe_without_much_noise():
+    # catches a grid that cannot see that two worlds differ only when the item is sampled at all
+    assert poisson_epsilon(0.05, 1e-8, 100, 1e-5) == 0
+    assert poisson_delta(0.05, 1e-8, 100, 1.0) <= 1.001e-6
+
+
 def test_antipodal_pair_dominates_every_direction():
     # catches a replace-one pair that is not the worst: messages at any angle and of any length, in the plane
     noise, prob = 0.8, 0.3

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from hushpoint.certificates import Certificate
 from hushpoint.problem import Rows
+
+if TYPE_CHECKING:
+    from hushpoint.kernels import Kernel
+    from hushpoint.plan import Plan
 
 Array = NDArray[np.float64]
 Indices = NDArray[np.int64]
@@ -81,6 +85,10 @@ class Operator(ABC):
     @abstractmethod
     def combine(self, shared: Array, total: Array, chosen: Indices | None, relaxation: float) -> Array:
         """What is shared after the messages, summed with their multiplicities, have arrived."""
+
+    def kernel(self, plan: Plan) -> Kernel | None:
+        """A faster loop with the same law for this plan, or None."""
+        return None
 
     def model(self, z: Array) -> Array:
         """The model at a public point."""

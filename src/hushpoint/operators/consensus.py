@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,6 +16,11 @@ from hushpoint.operators.prox import ItemsProx, RowProx
 from hushpoint.operators.splitting import reflection_lipschitz
 from hushpoint.problem import Facts, Rows
 from hushpoint.regularizers import Regularizer
+from hushpoint.schedules import Walk
+
+if TYPE_CHECKING:
+    from hushpoint.kernels import Kernel
+    from hushpoint.plan import Plan
 
 Array = NDArray[np.float64]
 Indices = NDArray[np.int64]
@@ -95,6 +100,26 @@ class ConsensusADMM(Operator):
 
     def combine(self, shared: Array, total: Array, chosen: Indices | None, relaxation: float) -> Array:
         return shared + total / self.blocks
+
+    def kernel(self, plan: Plan) -> Kernel | None:
+        """The exact shortcut where all users of one row move; the compiled walk where one of them does."""
+        rows_alone = self.facts.rows_per_item is None and self.multiplicity is None and plan.errors is None
+        if type(self) is not ConsensusADMM or not rows_alone or self.clip_residual is not None:
+            return None
+        if plan.schedule.sampling == "all" and plan.schedule.cap is None:
+            from hushpoint.kernels.shortcut import ConsensusShortcut
+
+            return ConsensusShortcut(plan, self.gamma, self.ridge)
+        dense = plan.problem is not None and plan.problem.has_rows and not plan.problem.rows.sparse
+        if isinstance(plan.schedule, Walk) and dense:
+            from hushpoint.kernels.codes import coded_loss, coded_penalty
+
+            loss, penalty = coded_loss(self.facts.loss), coded_penalty(self.penalty)
+            if loss is not None and penalty is not None:
+                from hushpoint.kernels.walk import CompiledWalk
+
+                return CompiledWalk(plan, plan.schedule, self.gamma, self.ridge, loss, penalty)
+        return None
 
     @property
     def lipschitz(self) -> float | None:

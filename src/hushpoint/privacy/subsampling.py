@@ -56,7 +56,7 @@ _SLACK = 1e-7  # part of delta given to each truncation, and to rounding
 _FOLDED = 1e-17  # part of the tilted law that the Fourier transform may fold over, on either side
 _MOST_CELLS = 2**21
 _FEW_CELLS = 2**10
-_LONG_WINDOW = 2**17
+_LONG_WINDOW = 2**19
 _LONGEST_WINDOW = 2**23
 _LARGEST_ORDER = 1e4  # Renyi orders above it are charged as if unsampled
 _NODES, _WEIGHTS = np.polynomial.legendre.leggauss(4)
@@ -269,8 +269,9 @@ class _Composed:
             return math.inf
         if first == 0:  # much below what was expected
             return self._epsilon_below(delta, float(self.losses[start]))
-        root = near + math.log(max(sums[first] - goal, 0.0) / damped[first])
-        return max(0.0, min(max(root, float(away[first - 1]) + near), float(away[first]) + near))
+        low, high = float(away[first - 1]), float(away[first])
+        ratio = (float(sums[first]) - goal) / max(float(damped[first]), 1e-300)
+        return max(0.0, near + min(max(math.log(max(ratio, 1e-300)), low), high))
 
     def _epsilon_below(self, delta: float, high: float) -> float:
         """The same by halving an interval from 0 up to a loss that is known to meet delta."""
@@ -292,9 +293,12 @@ def _window(step: _Step, steps: int, tilt: float, log_delta: float) -> tuple[int
     log_moment, losses = step.log_moment(tilt), step.losses
     tilted = step.masses * np.exp(tilt * losses - log_moment)
     spread = math.sqrt(steps * float(tilted @ (losses - tilted @ losses) ** 2))
-    shifts = np.array([1.0, 2, 4, 8]) / max(spread, step.width)
-    rises = [(shift, steps * (step.log_moment(tilt + shift) - log_moment)) for shift in shifts]
-    falls = [(shift, steps * (step.log_moment(tilt - shift) - log_moment)) for shift in shifts]
+    steepest = 8 / max(spread, step.width)
+    # rare large losses need a gentle exponent, the bulk of the law a steep one
+    upward = np.geomspace(min(1 / max(losses[-1], step.width), steepest / 2), steepest, 8)
+    rises = [(shift, steps * (step.log_moment(tilt + shift) - log_moment)) for shift in upward]
+    downward = steepest * np.array([0.125, 0.25, 0.5, 1])
+    falls = [(shift, steps * (step.log_moment(tilt - shift) - log_moment)) for shift in downward]
     cut = log_delta + math.log(_SLACK)
     lost = min((steps * log_moment + rise - cut) / (tilt + shift) for shift, rise in rises)
     upper = max(lost, min((rise - math.log(_FOLDED)) / shift for shift, rise in rises))
@@ -323,8 +327,10 @@ def _compose(step: _Step, steps: int, tilt: float, log_delta: float) -> _Compose
         folded[: part.size] += part
     spectrum = fft.rfft(folded)
     law = fft.irfft(spectrum**steps, size)
-    # every coefficient is off by some 1e-15 before it is raised to a power
-    rounding = 2e-15 * steps * float(np.sum(np.abs(spectrum) ** (steps - 1))) / size + 2e-15 * law.max()
+    # a coefficient is off by some 1e-15 of the law's length, and its power by the rounding of its angle
+    sizes = np.abs(spectrum)
+    first_order = 1e-15 * float(np.linalg.norm(folded)) * float(np.sum(sizes ** (steps - 1)))
+    rounding = 2 * steps * (first_order + 5e-16 * float(np.sum(sizes**steps))) / size
     law = np.roll(law, -((start - steps * step.first) % size))[: stop - start + 1]
     return _Composed(
         losses=np.arange(start, stop + 1, dtype=np.float64) * step.width,
@@ -501,7 +507,7 @@ def poisson_epsilon(
     steps : int
         Number of releases.
     delta : float
-        Between 0 and 1; accurate to 1e-30 and below.
+        Between 0 and 1. Below 1e-15 the bound stays one but may be looser.
     adjacency : "zero-out" or "replace-one"
     """
     _check_step(noise_multiplier, sample_prob, steps)
