@@ -372,3 +372,20 @@ def test_laws_of_one_row_and_of_many_agree():
         assert isinstance(alone, MeetingLaw)
         np.testing.assert_allclose(many.probabilities[row], alone.probabilities[0], atol=1e-15)
         assert many.tail[row] == pytest.approx(alone.tail[0], abs=1e-15)
+
+
+def test_spend_does_not_trust_contraction_where_caps_can_bind():
+    # catches a contraction factor passed on although users at their cap only add noise
+    capped, contracting = (network_spend(0.3, 0.0, 0.5, 50, 24, None, None, None, hops)(1e-6) for hops in (90, 50))
+    plain = network_spend(0.3, 0.0, 1.0, 50, 24, None, None, None, 90)(1e-6)
+    assert capped == plain > contracting
+
+
+def test_spend_on_a_larger_graph_is_quick_and_covers_every_pair():
+    # catches a table cut short to save time whose tail is then forgotten
+    graph = nx.random_regular_graph(4, 60, seed=2)
+    lists = [sorted(graph.adj[node]) for node in range(60)]
+    spent = network_spend(0.2, 0.0, 1.0, 30, 60, lists, None, None, 5000)(1e-6)
+    for item, observer in ((0, 1), (0, lists[0][0]), (17, lists[17][2])):
+        law = meeting_times_graph(graph, item, observer, 3000)
+        assert walk_epsilon(1e-6, 30, 0.2, law, published_model=True).epsilon <= spent * (1 + 1e-9)

@@ -37,6 +37,7 @@ Array = NDArray[np.float64]
 
 _LARGEST_TABLE = 50_000_000
 _LONGEST_LAW = 4096  # a wait longer than this is charged as one this long
+_WORK = 1_000_000_000  # multiplications to spend on the laws of a graph
 
 
 def _is_count(value: object, least: int) -> bool:
@@ -240,18 +241,22 @@ def _first_meetings(
     transition: sparse.csr_array, item: int, groups: Sequence[tuple[int, ...]], length: int
 ) -> tuple[Array, Array]:
     """Probability, for each group and t, of being first at the item or in the group after t hops from the item."""
-    stops = np.zeros((len(groups), transition.shape[0]))
-    stops[:, item] = 1.0
-    for row, group in enumerate(groups):
-        stops[row, list(group)] = 1.0
+    users = transition.shape[0]
+    onward: Any = transition.T.tocsr()
+    if transition.nnz > users * users / 5:
+        onward = onward.toarray()
+    stops = np.zeros((users, len(groups)))
+    stops[item] = 1.0
+    for column, group in enumerate(groups):
+        stops[list(group), column] = 1.0
     law = np.empty((len(groups), length))
     walking = np.zeros_like(stops)
-    walking[:, item] = 1.0
+    walking[item] = 1.0
     for hop in range(length):
-        walking = np.asarray(walking @ transition)
-        law[:, hop] = (walking * stops).sum(axis=1)
+        walking = np.asarray(onward @ walking)
+        law[:, hop] = np.einsum("ug,ug->g", walking, stops)
         walking *= 1 - stops
-    return law, walking.sum(axis=1)
+    return law, walking.sum(axis=0)
 
 
 def transition_matrix(graph: Any) -> sparse.csr_array:
@@ -491,8 +496,11 @@ def network_spend(
 
     Parameters
     ----------
-    shift_over_noise, drift_over_noise, lipschitz, contributions, hops, published_model
+    shift_over_noise, drift_over_noise, contributions, hops, published_model
         As for `walk_rdp`; hops is needed with a drift.
+    lipschitz : float
+        Of a hop with its user's own step. Counts only if ``contributions``, the cap of every user, is at least
+        ``hops``: a user who can reach its cap leaves out its step and then does not contract.
     items : int
         Number of users.
     neighbours : sequence of sequences of int, or None
@@ -504,17 +512,19 @@ def network_spend(
     """
     group = None if observers is None else tuple(sorted({int(user) for user in observers} - {item}))
     require(group is None or len(group) > 0, "observers", observers, "Pass at least one user besides the item.")
-    wanted = _LONGEST_LAW if hops is None else min(hops, _LONGEST_LAW)
+    longest = _LONGEST_LAW if hops is None else min(hops, _LONGEST_LAW)
+    if hops is None or contributions < hops:
+        lipschitz = 1.0
     if neighbours is None:
-        law = meeting_times_complete(items, wanted, 1 if group is None else len(group))
+        law = meeting_times_complete(items, longest, 1 if group is None else len(group))
     else:
         transition = _checked_chain(_neighbour_walk(neighbours))
         hidden = [user for user in range(items) if group is None or user not in group] if item is None else [item]
         require(len(hidden) > 0, "observers", observers, "Leave at least one user who does not collude.")
         for user in hidden:
             _check_users(transition, user, group or ((user + 1) % items,))
-        rows = len(hidden) * (items if group is None else 1)
-        law = _laws(transition, hidden, group, max(1, min(wanted, _LARGEST_TABLE // (rows * 4))))
+        work = transition.nnz * len(hidden) * (items if group is None else 1)
+        law = _laws(transition, hidden, group, min(longest, max(64, _WORK // work)))
 
     def epsilon(delta: float) -> float:
         return walk_epsilon(
