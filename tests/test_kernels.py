@@ -10,8 +10,8 @@ import pytest
 from scipy import stats
 
 import hushpoint as hp
+from hushpoint.kernels.rows import CompiledRounds, CompiledWalk
 from hushpoint.kernels.shortcut import ConsensusShortcut
-from hushpoint.kernels.walk import CompiledWalk
 
 FALSE_ALARM = 1e-6
 ITEMS, FEATURES = 24, 4
@@ -63,6 +63,36 @@ def test_the_compiled_walk_is_the_plain_walk(loss, penalty, clip, graph, ridge_i
     np.testing.assert_allclose(fast.state.blocks, slow.state.blocks, rtol=0, atol=1e-9)
     np.testing.assert_array_equal(fast.state.participations, slow.state.participations)
     assert (fast.state.position, fast.state.steps) == (slow.state.position, slow.state.steps)
+
+
+SAMPLED = {
+    "fixed": {"sample_size": 5},
+    "poisson": {"sample_prob": 0.3},
+    "capped": {"participation_cap": 3},
+}
+
+
+@every_loss
+@every_penalty
+@clips
+@pytest.mark.parametrize("sampling", SAMPLED)
+def test_compiled_rounds_are_the_plain_rounds(loss, penalty, clip, sampling):
+    # Catches: the same for rounds; users of one round that see each other's messages.
+    plan = hp.methods.federated_admm(problem(loss, penalty, clip), 30, 1.7, 0.6, noise_std=0.4, **SAMPLED[sampling])
+    assert isinstance(plan.operator.kernel(plan), CompiledRounds)
+    fast, slow = plan.run(seed=4), plan.run(seed=4, kernel="plain")
+    np.testing.assert_allclose(fast.model, slow.model, rtol=0, atol=1e-9)
+    np.testing.assert_allclose(fast.state.blocks, slow.state.blocks, rtol=0, atol=1e-9)
+    np.testing.assert_array_equal(fast.state.participations, slow.state.participations)
+
+
+@pytest.mark.parametrize("schedule", ["cyclic", "permuted", "single", 3])
+def test_compiled_schedules_are_the_plain_ones(schedule):
+    # Catches: a schedule drawn at other addresses, or a pass that visits a block twice.
+    plan = hp.methods.centralized_admm(problem("logistic", "L2", None), 60, 1.0, noise_std=0.3, schedule=schedule)
+    fast, slow = plan.run(seed=7), plan.run(seed=7, kernel="plain")
+    np.testing.assert_allclose(fast.model, slow.model, rtol=0, atol=1e-10)
+    np.testing.assert_array_equal(fast.state.participations, slow.state.participations)
 
 
 def test_the_compiled_walk_takes_relaxations_step_by_step_and_resumes():
@@ -139,8 +169,7 @@ def test_the_shortcut_resumes_itself_and_refuses_the_plain_loop():
     "make",
     [
         lambda p: hp.methods.centralized_admm(p, 3, 1.0, noise_std=1.0, clip_residual=1.0),
-        lambda p: hp.methods.federated_admm(p, 3, 1.0, noise_std=1.0, participation_cap=2),
-        lambda p: hp.methods.centralized_admm(p, 3, 1.0, noise_std=1.0, schedule="cyclic"),
+        lambda p: hp.methods.federated_admm(p, 3, 1.0, noise="sum", noise_std=1.0, clip_residual=1.0),
         lambda p: hp.methods.anchored_admm(p, 3, 1.0, noise_std=1.0),
         lambda p: hp.methods.decentralized_admm(p, 3, 1.0, noise_std=1.0, clip_residual=1.0),
     ],

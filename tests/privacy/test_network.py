@@ -13,6 +13,7 @@ from scipy import stats
 from hushpoint.privacy.gaussian import gdp_epsilon
 from hushpoint.privacy.network import (
     MeetingLaw,
+    _undominated,
     hop_costs,
     meeting_times_complete,
     meeting_times_graph,
@@ -361,6 +362,16 @@ def test_spend_by_neighbour_lists_agrees():
     assert network_spend(0.3, 0.0, 1.0, 50, 24, lists, 0, (2, 3), 40)(1e-6) == expected(pair)
     complete = meeting_times_complete(24, 40)
     assert network_spend(0.3, 0.0, 1.0, 50, 24, None, None, None, 40)(1e-6) == expected(complete)
+
+
+def test_leaving_out_milder_observers_changes_nothing():
+    # catches a row dropped although it is worst at some alpha
+    graph = nx.lollipop_graph(5, 4)
+    law = worst_law(graph, 60)
+    fewer = _undominated(law)
+    assert 1 <= len(fewer.tail) < len(law.tail)
+    for alpha, shift in itertools.product((1.1, 2.0, 10.0, 500.0), (0.05, 0.5, 3.0)):
+        assert walk_rdp(alpha, 3, shift, fewer) == pytest.approx(walk_rdp(alpha, 3, shift, law), rel=1e-11)
 
 
 def test_laws_of_one_row_and_of_many_agree():

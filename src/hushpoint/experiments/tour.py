@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from rich import box
 from rich.console import Console, JustifyMethod
-from rich.progress import BarColumn, Progress, TaskID, TaskProgressColumn, TextColumn, TimeElapsedColumn
+from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
 from hushpoint import methods
@@ -53,7 +53,7 @@ def stops(items: int, features: int) -> list[Stop]:
     consensus = {"gamma": _GAMMA, "relaxation": 1.0}
     blockwise = {"gamma": _GAMMA, "relaxation": 0.7}  # at 1, moving some of the blocks need not converge
     sampled = {"rounds": 1200, **blockwise}
-    walk = {"hops": 60 * items, **blockwise}
+    walk = {"hops": 150 * items, **blockwise}
     hand_over = {"hops": 2 * items, "gamma": _GAMMA, "participation_cap": 4}
     # A circulant graph: everybody knows the users 1, 4, 16, 64 and 256 places away, so a walk mixes quickly.
     strides = [sign * 4**k for k in range(5) for sign in (-1, 1)]
@@ -121,26 +121,28 @@ def run_tour(items: int, features: int, seed: int, console: Console | None = Non
         f"relative to it; the model 0 has a gap of {zero / best - 1:.2f}."
     )
     rows: list[dict[str, Any]] = []
+    journey = stops(items, features)
     with _progress(console) as bar:
-        for stop in stops(items, features):
+        task = bar.add_task("", total=2 * len(journey))
+        for stop in journey:
+            bar.update(task, description=stop.name)
             started = time.perf_counter()
             quiet = stop.make(exact, noise_std=0.0, **stop.exact)
             private = stop.make(clipped, budget=Budget(_EPSILON, _DELTA), **stop.private)
-            task = bar.add_task(stop.name, total=quiet.steps + private.steps)
-            gaps = []
+            results = []
             for plan in (quiet, private):
-                result = plan.run(seed=seed, callback=_advance(bar, task))
-                gaps.append(exact.objective(result.model) / best - 1)
-            bar.remove_task(task)
+                results.append(plan.run(seed=seed))
+                bar.advance(task)
+            gap, private_gap = (exact.objective(result.model) / best - 1 for result in results)
             rows.append(
                 {
                     "method": stop.name,
                     "paper": stop.paper,
                     "steps": quiet.steps,
-                    "gap": max(gaps[0], 0.0),
+                    "gap": max(gap, 0.0),
                     "private steps": private.steps,
-                    "private gap": gaps[1],
-                    "guarantee": result.guarantee,
+                    "private gap": private_gap,
+                    "guarantee": results[1].guarantee,
                     "seconds": time.perf_counter() - started,
                 }
             )
@@ -173,13 +175,3 @@ def _table(rows: list[dict[str, Any]]) -> Table:
 def _progress(console: Console) -> Progress:
     columns = (TextColumn("{task.description}"), BarColumn(), TaskProgressColumn(), TimeElapsedColumn())
     return Progress(*columns, console=console, transient=True)
-
-
-def _advance(bar: Progress, task: TaskID) -> Callable[[int, object], None]:
-    """Move the bar every few steps: drawing it is not free."""
-
-    def moved(step: int, model: object) -> None:
-        if step % 20 == 0:
-            bar.advance(task, 20)
-
-    return moved

@@ -12,12 +12,15 @@ is exactly that of the plain loop; blocks and messages are not formed, so whoeve
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
+from hushpoint.kernels.codes import LossCode
+from hushpoint.kernels.scalar import prox_rows
 from hushpoint.noise import Source
 from hushpoint.problem import Rows
 
@@ -35,6 +38,7 @@ class ConsensusShortcut:
     plan: Plan
     gamma: float
     ridge: float
+    loss: LossCode | None  # None: a loss that only NumPy knows
 
     name: ClassVar[str] = "shortcut"
     at_once: ClassVar[int] = 1  # every step needs its public point
@@ -56,7 +60,10 @@ class ConsensusShortcut:
             gram += (part * inverse[start : start + step, None]).T @ part
         # The matrix may be singular, so its root comes from eigenvalues.
         values, vectors = np.linalg.eigh(len(rows) * np.eye(width) - gram)
-        return _Prepared(rows, inverse, np.sqrt(squared), vectors * np.sqrt(np.maximum(values, 0.0)))
+        root = vectors * np.sqrt(np.maximum(values, 0.0))
+        limits = np.full(len(rows), math.inf) if rows.limits is None else rows.limits
+        scales = self.gamma / (1 + self.gamma * self.ridge) * squared
+        return _Prepared(rows, inverse, np.sqrt(squared), root, scales, limits)
 
     def advance(self, data: _Prepared, source: Source, state: State, z: Array, count: int) -> None:
         """One step from the public point z."""
@@ -67,7 +74,10 @@ class ConsensusShortcut:
         along = state.blocks[:, 0]
         at_z = rows.margins(z)
         margins = shrink * (2 * at_z - along)
-        found = rows.row_loss.prox(margins, rows.targets, self.gamma * shrink * rows.squared_norms)
+        if self.loss is None:
+            found = rows.row_loss.prox(margins, rows.targets, data.scales)
+        else:
+            found = prox_rows(self.loss, margins, rows.targets, data.scales, data.limits)
         pull = (found - margins) * data.inverse  # x_i = shrink (2 z - u_i) + pull_i a_i
         change = 2 * relaxation * (found - at_z)
         weights = 2 * relaxation * pull
@@ -91,3 +101,5 @@ class _Prepared:
     inverse: Array  # 1 / |a_i|^2, 0 for a row of zeros
     lengths: Array  # |a_i|
     root: Array  # F
+    scales: Array  # prox step along a row
+    limits: Array  # of slopes

@@ -16,7 +16,6 @@ from hushpoint.operators.prox import ItemsProx, RowProx
 from hushpoint.operators.splitting import reflection_lipschitz
 from hushpoint.problem import Facts, Rows
 from hushpoint.regularizers import Regularizer
-from hushpoint.schedules import Walk
 
 if TYPE_CHECKING:
     from hushpoint.kernels import Kernel
@@ -102,24 +101,22 @@ class ConsensusADMM(Operator):
         return shared + total / self.blocks
 
     def kernel(self, plan: Plan) -> Kernel | None:
-        """The exact shortcut where all users of one row move; the compiled walk where one of them does."""
+        """For users of one row each: the exact shortcut where all of them move, compiled rounds and walks elsewhere."""
         rows_alone = self.facts.rows_per_item is None and self.multiplicity is None and plan.errors is None
         if type(self) is not ConsensusADMM or not rows_alone or self.clip_residual is not None:
             return None
+        from hushpoint.kernels.codes import coded_loss, coded_penalty
+        from hushpoint.kernels.rows import CompiledRounds, CompiledWalk
+        from hushpoint.kernels.shortcut import ConsensusShortcut
+
+        loss, penalty = coded_loss(self.facts.loss), coded_penalty(self.penalty)
         if plan.schedule.sampling == "all" and plan.schedule.cap is None:
-            from hushpoint.kernels.shortcut import ConsensusShortcut
-
-            return ConsensusShortcut(plan, self.gamma, self.ridge)
+            return ConsensusShortcut(plan, self.gamma, self.ridge, loss)
         dense = plan.problem is not None and plan.problem.has_rows and not plan.problem.rows.sparse
-        if isinstance(plan.schedule, Walk) and dense:
-            from hushpoint.kernels.codes import coded_loss, coded_penalty
-
-            loss, penalty = coded_loss(self.facts.loss), coded_penalty(self.penalty)
-            if loss is not None and penalty is not None:
-                from hushpoint.kernels.walk import CompiledWalk
-
-                return CompiledWalk(plan, plan.schedule, self.gamma, self.ridge, loss, penalty)
-        return None
+        if loss is None or penalty is None or not dense:
+            return None
+        compiled = CompiledWalk if plan.schedule.sampling == "walk" else CompiledRounds
+        return compiled(plan, self.gamma, self.ridge, loss, penalty)
 
     @property
     def lipschitz(self) -> float | None:

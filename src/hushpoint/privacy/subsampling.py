@@ -20,14 +20,17 @@ The bracket is a convex function of a sum of two terms, one increasing in X and 
 supermodular in (X, Y), so its mean grows with their correlation (Slepian) and is largest when -v and w-v point
 the same way. On a line its derivative in ``|v|/s`` is k times a normal density, in ``|v-w|/s`` it is a times
 one: it grows with both lengths, which are at most 1 and 2. Both are attained at v = 1, w = -1. For a < 1 swap P
-and Q. Zero-out is the case w = 0. Dominating pairs compose, adaptively too (Zhu, Dong and Wang 2022).
+and Q. Zero-out, w = 0, is on a line from the start: either direction grows with ``|v|``. A message that depends on
+state the item keeps to itself is a mixture of messages, and joint convexity covers it. Dominating pairs compose,
+adaptively too (Zhu, Dong and Wang 2022).
 
 *How the numbers stay sound.* One step's pair is replaced by the discrete pair on a grid of losses whose privacy
 profile interpolates the true one from above (Doroshenko, Ghazi, Kamath, Kumar and Manurangsi 2022). Its masses
 are second differences of the profile, taken from whichever end keeps their relative accuracy. Compositions are
 convolved by one Fourier transform of the exponentially tilted masses, with the tilt that puts the centre of the
 composed law at the epsilon in question: rounding is then relative to delta itself and not to 1, which matters
-below delta = 1e-10. What is cut off, and what a transform folds over, is counted as lost privacy.
+below delta = 1e-10. What is cut off counts as lost privacy, a bound on the transform's rounding is added to every
+mass, and what the transform folds over only adds.
 """
 
 from __future__ import annotations
