@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import fft, integrate, stats
 
-from hushpoint.privacy import subsampling
+from hushpoint.privacy import privacy_loss
 from hushpoint.privacy.gaussian import gdp_delta, gdp_epsilon
 from hushpoint.privacy.subsampling import (
     fixed_size_epsilon,
@@ -114,12 +114,12 @@ def test_sampling_everyone_composes_to_the_gaussian(steps, delta):
     # catches any value below the truth, where the truth is known: rounding that is relative to 1 and not to delta
     # fails here at 1e-12, the tilted transform does not
     for mu in (0.01, 1.0, 6.0):
-        profile = subsampling._remove_profile(mu / math.sqrt(steps), 1.0)
+        profile = privacy_loss.remove_profile(mu / math.sqrt(steps), 1.0)
         exact = gdp_epsilon(mu, delta)
-        value = subsampling._composed_epsilon(profile, steps, delta)
+        value = privacy_loss.composed_epsilon(profile, steps, delta)
         assert exact * (1 - 1e-12) <= value <= exact * (1 + 3e-4) + 1e-12
         if exact > 0:
-            spent = subsampling._composed_delta(profile, steps, exact)
+            spent = privacy_loss.composed_delta(profile, steps, exact)
             assert delta * (1 - 1e-9) <= spent <= 1.03 * delta
 
 
