@@ -143,6 +143,17 @@ def test_dp_accounting_agrees_where_it_is_accurate(noise, prob, steps, adjacency
     assert ours == pytest.approx(theirs, rel=5e-4)
 
 
+def test_small_deltas_are_why_the_composition_is_our_own():
+    # catches a return to an untilted transform: at delta = 1e-12 it rounds below the exact value, which is known here
+    from dp_accounting.pld.privacy_loss_distribution import from_gaussian_mechanism
+
+    exact = gdp_epsilon(1.0, 1e-12)  # ten thousand releases of noise 100
+    theirs = from_gaussian_mechanism(100.0, value_discretization_interval=1e-4).self_compose(10_000)
+    assert theirs.get_epsilon_for_delta(1e-12) < exact * (1 - 5e-4)
+    ours = privacy_loss.composed_epsilon(privacy_loss.remove_profile(0.01, 1.0), 10_000, 1e-12)
+    assert exact <= ours <= exact * (1 + 1e-3)
+
+
 def test_many_steps_at_once_are_one_step_at_a_time():
     # catches a self-composition that counts a step twice or not at all
     epsilon = poisson_epsilon(1.0, 0.05, 6, 1e-5)
