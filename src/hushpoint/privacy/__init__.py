@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from hushpoint.privacy import gaussian, last_iterate, network, published, subsampling
     from hushpoint.privacy.accounting import account
-    from hushpoint.privacy.auditor import AuditReport, audit
+    from hushpoint.privacy.auditor import AuditReport, audit, strongest_canary
     from hushpoint.privacy.calibration import calibrated_std, rounds_affordable
-    from hushpoint.privacy.exact import exact_mu
+    from hushpoint.privacy.exact import exact_mu, exact_rdp
     from hushpoint.privacy.gaussian import gdp_delta, gdp_epsilon, gdp_mu
     from hushpoint.privacy.guarantee import Budget, Guarantee, compose
 
@@ -23,10 +23,12 @@ _HOMES = {
     "calibrated_std": "calibration",
     "compose": "guarantee",
     "exact_mu": "exact",
+    "exact_rdp": "exact",
     "gdp_delta": "gaussian",
     "gdp_epsilon": "gaussian",
     "gdp_mu": "gaussian",
     "rounds_affordable": "calibration",
+    "strongest_canary": "auditor",
 }
 _MODULES = ("gaussian", "last_iterate", "network", "published", "subsampling")
 
@@ -39,6 +41,7 @@ __all__ = [
     "calibrated_std",
     "compose",
     "exact_mu",
+    "exact_rdp",
     "gaussian",
     "gdp_delta",
     "gdp_epsilon",
@@ -47,6 +50,7 @@ __all__ = [
     "network",
     "published",
     "rounds_affordable",
+    "strongest_canary",
     "subsampling",
 ]
 

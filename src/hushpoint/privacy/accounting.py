@@ -18,7 +18,7 @@ from hushpoint.operators.base import LOSS_IS_ZERO
 from hushpoint.privacy import published
 from hushpoint.privacy.gaussian import ORDERS, compose_mu, gdp_epsilon, rdp_epsilon
 from hushpoint.privacy.guarantee import VIEWS, Adjacency, Basis, Guarantee, Unit, View, checked_delta
-from hushpoint.privacy.last_iterate import last_iterate_mu
+from hushpoint.privacy.last_iterate import inexact_shift, last_iterate_mu
 from hushpoint.schedules import FixedSample, PoissonSample, Walk
 
 if TYPE_CHECKING:
@@ -89,13 +89,13 @@ def account(
     """The guarantee of a plan; see ``Plan.guarantee``."""
     checked_delta(delta)
     question = ask(plan, view, adjacency, unit, item, steps, allow_published, observers)
-    source_words = () if source is None else (source.describe(),)
     stated: dict[str, Any] = {
         "delta": delta,
         "unit": question.unit,
         "adjacency": question.adjacency,
         "item": question.item,
         "observers": question.observers,
+        "source": None if source is None else source.describe(),
     }
     if plan.noise.std == 0:
         question.certificate.shift(question.unit, question.adjacency, question.item)
@@ -107,7 +107,7 @@ def account(
     meaning: tuple[str, ...] = ()
     if question.adjacency == "zero-out":
         meaning = (f"zero-out means that {plan.operator.zero_out if question.item_level else LOSS_IS_ZERO}",)
-    because = (*spend.because, *meaning, f"{question.steps} noisy steps", *source_words)
+    because = (*spend.because, *meaning, f"{question.steps} noisy steps")
     return Guarantee(
         spend.epsilon(delta),
         mu=spend.mu,
@@ -222,8 +222,9 @@ def _last_iterate(section: str, wider: Rule) -> Rule:
         ratio = question.ratio()
         tolerance = getattr(plan.operator, "tolerance", 0.0)
         if plan.operator.blocks > 1 and tolerance:
-            others = (plan.operator.blocks - 1) * (4 * tolerance / plan.noise.std) ** 2
-            ratio = math.sqrt(ratio**2 + others)
+            # The certificate has the changed block's own 4 tol in it; here every block drifts by as much.
+            moved = max(ratio * plan.noise.std - 4 * tolerance, 0.0)
+            ratio = inexact_shift(moved, 1.0, tolerance, plan.operator.blocks) / plan.noise.std
         mu = last_iterate_mu(ratio, float(rate), question.steps)  # type: ignore[arg-type]
         if spend.mu is not None and spend.mu <= mu:
             return spend
@@ -258,7 +259,7 @@ def _poisson(section: str) -> Rule:
     """A secret Poisson sample of bounded messages, summed and noised: the privacy-loss distribution."""
 
     def rule(question: Question) -> Spend:
-        from hushpoint.privacy.subsampling import poisson_epsilon, poisson_noise
+        from hushpoint.privacy.subsampling import BASIS, poisson_epsilon, poisson_noise
 
         plan, schedule, steps = question.plan, question.plan.schedule, question.steps
         if not question.item_level or schedule.cap is not None:
@@ -276,6 +277,7 @@ def _poisson(section: str) -> Rule:
             section,
             _named(question, "iterates", because),
             "iterates",
+            basis=BASIS[adjacency],
             calibrated=lambda epsilon, delta: bound * poisson_noise(epsilon, delta, prob, steps, adjacency),
         )
 

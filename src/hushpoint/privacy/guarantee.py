@@ -33,6 +33,7 @@ class Guarantee:
     ``mu`` is the Gaussian-DP parameter where the loss is Gaussian, else None. ``basis`` is "proved" (docs/privacy.md)
     or "published" (the paper says so; it is known not to hold in general). ``section`` names the proof. ``item`` is set
     where the statement is about one item only, ``observers`` where it is about certain colluding peers only.
+    ``source`` says where the noise of a run came from.
     """
 
     epsilon: float
@@ -46,6 +47,7 @@ class Guarantee:
     assumptions: tuple[str, ...] = ()
     item: int | None = None
     observers: tuple[int, ...] | None = None
+    source: str | None = None
 
     def __str__(self) -> str:
         whom = f"one {self.unit}" if self.item is None else f"one {self.unit}, of item {self.item} only,"
@@ -61,7 +63,8 @@ class Guarantee:
         where = f"Proved (docs/privacy.md, section {self.section})."
         if self.basis == "published":
             where = f"Published, not proved and known to fail in cases (docs/errata.md, {self.section})."
-        rests = f" Rests on: {', '.join(self.assumptions)}." if self.assumptions else ""
+        grounds = self.assumptions if self.source is None else (*self.assumptions, self.source)
+        rests = f" Rests on: {', '.join(grounds)}." if grounds else ""
         ending = "" if math.isinf(self.epsilon) else f" {where}"
         return f"{said}, against {watcher}.{ending}{rests}"
 
@@ -137,6 +140,7 @@ def compose(*guarantees: Guarantee) -> Guarantee:
         (f"{len(guarantees)} releases composed", *dict.fromkeys(a for g in guarantees for a in g.assumptions)),
         first.item,
         first.observers,
+        "; ".join(dict.fromkeys(g.source for g in guarantees if g.source)) or None,
     )
 
 
