@@ -229,7 +229,7 @@ class AnchoredADMM(ConsensusADMM):
             table["record", "zero-out"] = self._record_spread(zero_out_L, relaxation) * weights
         else:
             missing = facts.missing
-        because = (f"blocks stay within {self.radius:g} of the public point",)
+        because = (f"blocks stay within {self.radius:g} of the public point", *facts.because)
         return item_certificate(facts, None, table, because, missing)
 
     def _record_spread(self, bound: float, relaxation: float) -> Array:
