@@ -64,9 +64,12 @@ class Guarantee:
         if self.basis == "published":
             where = f"Published, not proved and known to fail in cases (docs/errata.md, {self.section})."
         grounds = self.assumptions if self.source is None else (*self.assumptions, self.source)
-        rests = f" Rests on: {', '.join(grounds)}." if grounds else ""
-        ending = "" if math.isinf(self.epsilon) else f" {where}"
-        return f"{said}, against {watcher}.{ending}{rests}"
+        if math.isinf(self.epsilon):
+            return f"{said}, against {watcher}." + (
+                f" Because: {', '.join(self.assumptions)}." if self.assumptions else ""
+            )
+        reasons = ", ".join(grounds)
+        return f"{said}, against {watcher}. {where}" + (f" Rests on: {reasons}." if grounds else "")
 
     def to_dict(self) -> dict[str, Any]:
         """The guarantee as JSON can hold it; infinity is the text "inf"."""
