@@ -211,7 +211,13 @@ CASES = [
         "'absolute'",
         "hp.losses.Huber",
     ),
-    ("walk with L1", lambda: methods.stateless_walk(LASSO, 4, 1.0, noise_std=0.1), "regularizer", "L1", "None or L2"),
+    (
+        "walk with L1",
+        lambda: methods.stateless_walk(LASSO, 4, 1.0, noise_std=0.1),
+        "regularizer",
+        "L1",
+        "or L2 without",
+    ),
     # running
     ("unknown kernel", lambda: admm().run(seed=0, kernel="fast"), "kernel", "'fast'", "'plain'"),
     ("negative seed", lambda: admm().run(seed=-1), "seed", "-1", "non-negative integer"),

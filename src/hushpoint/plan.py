@@ -83,11 +83,19 @@ class Plan:
             raise ValueError(
                 f"errors is given and the {self.operator.name} operator has no blocks for it. Drop errors=."
             )
+        self._check_facts()
         if self.schedule.blocks != self.operator.blocks:
             raise ValueError(
                 f"schedule is over {self.schedule.blocks} blocks and the operator has {self.operator.blocks}. "
                 "Build both for the same number."
             )
+
+    def _check_facts(self) -> None:
+        """Operator, plan and problem must speak of the same facts: bounds of one do not hold for another."""
+        problem_facts = None if self.problem is None else self.problem.facts
+        known = [facts for facts in (getattr(self.operator, "facts", None), self.facts, problem_facts) if facts]
+        if any(facts != known[0] for facts in known[1:]):
+            raise ValueError("problem has other facts than the plan. Make the plan again from this problem.")
 
     def relaxation_at(self, step: int) -> float:
         """The relaxation of one step."""
@@ -179,8 +187,6 @@ class Plan:
 
     def on(self, problem: Problem) -> Plan:
         """The same plan bound to a problem with the same facts, so that it can run."""
-        if self.facts is not None and problem.facts != self.facts:
-            raise ValueError("problem has other facts than the plan. Make the plan again from this problem.")
         return replace(self, problem=problem)
 
     def run(
@@ -234,8 +240,8 @@ class Plan:
     def _spent(self, result: Result) -> Guarantee:
         """The guarantee of a run; epsilon = infinity where there is none.
 
-        A run cut short is accounted as if it had gone on: when to stop may have depended on the data. The final view is
-        lost when a run stops early or goes on from a state that has given a model before.
+        A run cut short is accounted as if it had gone on: when to stop may have depended on the data. The final and
+        network views, which know one model, are lost when a run stops early or goes on from a state that gave one.
         """
         from hushpoint.privacy.accounting import account, ask
 
@@ -243,7 +249,8 @@ class Plan:
         delta = self.budget.delta if self.budget else items**-1.1 if items > 1 else 1e-5
         state, asked = result.state, ask(self)
         only_the_last = result.status == "finished" and state.models == 1
-        view: View = "iterates" if asked.view == "final" and not only_the_last else asked.view
+        wider: dict[View, View] = {"final": "iterates", "network": "messages"}
+        view = asked.view if only_the_last else wider.get(asked.view, asked.view)
         try:
             spent = account(self, delta, view=view, steps=max(state.planned, 1), source=source_for(state.seed))
         except ValueError as error:
@@ -252,7 +259,7 @@ class Plan:
         secrets = []
         if "objective" in result.history:
             secrets.append("the recorded objectives stay unpublished")
-        if "models" in result.history and spent.view == "final":
+        if "models" in result.history and spent.view in ("final", "network"):
             secrets.append("the recorded models stay unpublished")
         return replace(spent, assumptions=(*spent.assumptions, *secrets))
 
@@ -296,10 +303,15 @@ class Plan:
             repr(self.noise),
         )
         if self.method is None or self.facts is None:
-            return repr((*shape, self.relaxation))
+            return repr((*shape, self.relaxation, getattr(self.operator, "facts", None), _numbers_of(self.operator)))
         loose = ("steps", "rounds", "hops", "tail_average")
         kept = {name: value for name, value in self.parameters.items() if name not in loose}
         return json.dumps([shape, self.method, self.facts.to_dict(), kept], sort_keys=True)
+
+
+def _numbers_of(operator: Operator) -> dict[str, float]:
+    """The scalar parameters of an operator."""
+    return {name: value for name, value in sorted(vars(operator).items()) if isinstance(value, (int, float))}
 
 
 def checked_relaxation(relaxation: float | Sequence[float], steps: int) -> float | tuple[float, ...]:

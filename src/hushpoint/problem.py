@@ -21,6 +21,8 @@ Array = NDArray[np.float64]
 Indices = NDArray[np.int64]
 Weights = Literal["items", "rows"]
 
+_SHORTEST, _LONGEST = 1e-140, 1e100  # lengths of rows whose squares and their inverses are safe numbers
+
 
 @dataclass(frozen=True)
 class Facts:
@@ -230,6 +232,7 @@ class Problem:
     Parameters
     ----------
     X : array, SciPy sparse matrix or data frame of shape (rows, features)
+        An array that needs no change is kept, not copied: do not write to it afterwards.
     y : array of shape (rows,)
         Numbers, or for a two-class loss any two values.
     loss : str or Loss
@@ -517,19 +520,30 @@ def _with_constant(features: Any) -> Any:
 
 
 def _bounded(features: Any, row_norm: float | None) -> tuple[Any, Array]:
-    """Rows scaled down to the bound, and their squared lengths. The caller's array is never changed."""
+    """Rows scaled down to the bound, and their squared lengths. The caller's array is never changed.
+
+    Rows so long or so short that their squares overflow or underflow would escape both bound and clip: the first are
+    scaled down even without a declared norm, the second become zero.
+    """
+    bound = _LONGEST if row_norm is None else min(row_norm, _LONGEST)
     sparse = bool(scipy.sparse.issparse(features))
-    if sparse:
-        squared = np.asarray(features.multiply(features).sum(axis=1)).reshape(-1)
-    else:
-        squared = np.einsum("ij,ij->i", features, features)
-    if row_norm is None:
-        return features, squared
-    long = squared > row_norm**2
-    if not long.any():
-        return features, squared
+    with np.errstate(over="ignore", under="ignore"):
+        if sparse:
+            squared = np.asarray(features.multiply(features).sum(axis=1)).reshape(-1)
+        else:
+            squared = np.einsum("ij,ij->i", features, features)
+    lengths = np.sqrt(squared)
+    odd = np.flatnonzero(~((squared > _SHORTEST**2) & (squared < _LONGEST**2)))
+    if odd.size:
+        part = features[odd]
+        table = part.toarray() if sparse else part
+        largest = np.abs(table).max(axis=1)
+        lengths[odd] = largest * np.linalg.norm(table / np.where(largest > 0, largest, 1.0)[:, None], axis=1)
+    long, short = lengths > bound, (lengths > 0) & (lengths < _SHORTEST)
+    if not (long.any() or short.any()):
+        return features, np.where(lengths > 0, squared, 0.0)
     # The last factor keeps a row inside the bound whatever way its length was rounded.
     inside = 1 - (features.shape[1] + 8) * np.finfo(np.float64).eps
-    scale = np.where(long, row_norm / np.sqrt(np.where(long, squared, 1.0)) * inside, 1.0)
+    scale = np.where(long, bound / np.where(long, lengths, 1.0) * inside, np.where(short, 0.0, 1.0))
     scaled = features.multiply(scale[:, None]).tocsr() if sparse else features * scale[:, None]
-    return scaled, np.where(long, row_norm**2, squared)
+    return scaled, np.where(long, bound**2, np.where(short, 0.0, squared))

@@ -34,6 +34,8 @@ def prox_certificate(
     slack = 4 * tolerance
     if tolerance:
         because = [*because, f"proxes are solved to {tolerance:g}"]
+        if facts.row_norm is None:
+            because.append("no prox fails, which without row_norm long rows could make it do")
     record = moved / facts.row_counts
     table = {
         ("user", "replace-one"): moved + slack,

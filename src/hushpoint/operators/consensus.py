@@ -267,7 +267,8 @@ class StatelessProx(Operator):
         rest, ridge = facts.regularizer.quadratic()
         if rest.smoothness != 0:
             raise ValueError(
-                f"regularizer is {facts.regularizer!r}. Pass None or L2: it sits in every user's prox on this walk."
+                f"regularizer is {facts.regularizer!r}. Pass None, or L2 without an intercept: it sits in every user's "
+                "prox on this walk."
             )
         if facts.weights != "items":
             raise ValueError("weights is 'rows'. The stateless walk visits users equally: pass weights='items'.")
@@ -303,8 +304,10 @@ class StatelessProx(Operator):
 
 def clip_rows(table: Array, radius: float) -> Array:
     """Rows no longer than the radius; the table is changed in place."""
-    lengths = np.sqrt(np.einsum("ij,ij->i", table, table))
-    long = lengths > radius
+    with np.errstate(over="ignore", invalid="ignore"):
+        lengths = np.sqrt(np.einsum("ij,ij->i", table, table))
+    table[~np.isfinite(lengths)] = 0.0  # nothing of a row that overflows may pass, not even that it did
+    long = np.isfinite(lengths) & (lengths > radius)
     if long.any():
         table[long] *= (radius / lengths[long])[:, None]
     return table

@@ -46,7 +46,8 @@ def minimise(problems: SmoothProblems, start: Array, gradient_tolerance: Array) 
         points[active], gradients = _search(problems, points[active], gradients, directions, active)
     raise ProxNotSolved(
         "a proximal step could not be solved to the stated tolerance in double precision; nothing of this step was "
-        "released. Pass a larger tolerance= (it enters the guarantee) or a smaller gamma."
+        "released. Declare row_norm= on Problem, or pass a larger tolerance= (it enters the guarantee) or a smaller "
+        "gamma."
     )
 
 

@@ -119,11 +119,12 @@ class RowProx:
         else:
             margins = np.einsum("ij,ij->i", rows.features, points)
         moved = rows.row_loss.prox(margins, rows.targets, self._step * squared) - margins
-        along = np.divide(moved, squared, out=np.zeros_like(moved), where=squared > 0)
-        if rows.sparse:
-            points[owner, matrix.indices] += along[owner] * matrix.data
-        else:
-            points += along[:, None] * rows.features
+        with np.errstate(over="ignore", invalid="ignore"):  # what overflows here is cut by whoever clips
+            along = np.divide(moved, squared, out=np.zeros_like(moved), where=squared > 0)
+            if rows.sparse:
+                points[owner, matrix.indices] += along[owner] * matrix.data
+            else:
+                points += along[:, None] * rows.features
         return points
 
 

@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from hushpoint._checks import require_choice
+from hushpoint._checks import require_choice, require_count
 from hushpoint.certificates import ADJACENCIES, UNITS, Certificate
 from hushpoint.noise import Source
 from hushpoint.operators.base import LOSS_IS_ZERO
@@ -136,9 +136,13 @@ def ask(
     require_choice("view", view, VIEWS)
     require_choice("adjacency", adjacency, ADJACENCIES)
     require_choice("unit", unit, UNITS)
-    if item is not None and plan.facts is not None and not 0 <= item < plan.facts.items:
-        raise ValueError(f"item is {item}. Pass an index from 0 to {plan.facts.items - 1}, or None for the worst item.")
+    if item is not None and plan.facts is not None:
+        require_count("item", item, least=0, most=plan.facts.items - 1)
+    if observers is not None and view != "network":
+        raise ValueError(f"observers is given and view is {view!r}. Observers look at the 'network' view only.")
     watchers = None if observers is None else tuple(observers)
+    for watcher in watchers or ():
+        require_count("observers", watcher, least=0, most=plan.operator.blocks - 1)
     return Question(
         plan, view, adjacency, unit, item, plan.steps if steps is None else steps, allow_published, watchers
     )

@@ -133,7 +133,7 @@ def compose(*guarantees: Guarantee) -> Guarantee:
     view = "network" if {g.view for g in guarantees} == {"network"} else _widest(guarantees)
     return Guarantee(
         epsilon + sum(g.epsilon for g in rest),
-        delta + sum(g.delta for g in rest),
+        min(1.0, delta + sum(g.delta for g in rest)),
         None if rest else mu,
         first.unit,
         first.adjacency,
