@@ -536,9 +536,11 @@ def _bounded(features: Any, row_norm: float | None) -> tuple[Any, Array]:
     odd = np.flatnonzero(~((squared > _SHORTEST**2) & (squared < _LONGEST**2)))
     if odd.size:
         part = features[odd]
-        table = part.toarray() if sparse else part
-        largest = np.abs(table).max(axis=1)
-        lengths[odd] = largest * np.linalg.norm(table / np.where(largest > 0, largest, 1.0)[:, None], axis=1)
+        largest = abs(part).max(axis=1).toarray().reshape(-1) if sparse else np.abs(part).max(axis=1)
+        shrink = 1 / np.where(largest > 0, largest, 1.0)
+        table = part.multiply(shrink[:, None]) if sparse else part * shrink[:, None]
+        squares = table.multiply(table).sum(axis=1) if sparse else (table**2).sum(axis=1)
+        lengths[odd] = largest * np.sqrt(np.asarray(squares).reshape(-1))
     long, short = lengths > bound, (lengths > 0) & (lengths < _SHORTEST)
     if not (long.any() or short.any()):
         return features, np.where(lengths > 0, squared, 0.0)
