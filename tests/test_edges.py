@@ -30,7 +30,7 @@ CLIPPED = {
 
 
 @pytest.mark.parametrize("sparse", [False, True])
-@pytest.mark.parametrize("value", [1e-170, 1e-160, 1e-130, 1e200])
+@pytest.mark.parametrize("value", [1e-320, 1e-170, 1e-160, 1e-130, 1e200])
 @pytest.mark.parametrize("method", CLIPPED)
 def test_a_row_whose_square_is_no_number_stays_within_its_clip(method, value, sparse):
     # Catches: |a|^2 that underflows, so that the slope limit C/|a| is infinite and the row escapes; or overflows.
