@@ -31,8 +31,8 @@ class State:
     """Where a run stands. Private where blocks carry no noise: never publish it, publish the model.
 
     ``shared`` is what the messages made; ``public`` is its last release; ``participations`` counts moves of each block;
-    ``kernel`` is what made the blocks;
-    ``planned`` is the most steps that any run of it set out to do; ``models`` is how many models runs have returned.
+    ``kernel`` is what made the blocks; ``planned`` is the most steps that any run of it set out to do; ``models`` is
+    how many models runs have returned.
     """
 
     shared: Array
@@ -118,8 +118,6 @@ def run(
     operator = plan.operator
     if operator.needs_rows and (plan.problem is None or not plan.problem.has_rows):
         raise ValueError("the plan has no rows: its problem is declared. Bind data with plan.on(Problem(X, y, ...)).")
-    if history not in (False, True, "models"):
-        raise ValueError(f"history is {history!r}. Pass False, True (the objective) or 'models'.")
     if history is True and plan.problem is None:
         raise ValueError("history is True and the plan has no problem to take the objective of. Pass history='models'.")
     fast = _kernel(plan, state, kernel)
@@ -182,9 +180,10 @@ def _begin(plan: Plan, state: State | None, seed: int | None, fast: Kernel | Non
         return replace(state.copy(), seed=state.seed if seed is None else seed)
     counts = np.zeros(plan.operator.blocks, dtype=np.int64)
     shared, blocks = plan.operator.start()
-    if fast is None:
-        return State(shared, shared, blocks, counts, plan.fingerprint(), seed=seed)
-    return State(shared, shared, fast.blocks(), counts, plan.fingerprint(), kernel=fast.name, seed=seed)
+    if fast is not None:
+        blocks = fast.blocks()
+    name = "plain" if fast is None else fast.name
+    return State(shared, shared, blocks, counts, plan.fingerprint(), kernel=name, seed=seed)
 
 
 def _open_tail(plan: Plan, state: State, target: int) -> None:

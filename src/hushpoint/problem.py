@@ -175,6 +175,11 @@ class Rows:
         """Rows of each item."""
         return np.ones(len(self), dtype=np.int64) if self.offsets is None else np.diff(self.offsets)
 
+    @cached_property
+    def slope_limits(self) -> Array:
+        """``limits``, infinite where nothing is clipped."""
+        return np.full(len(self), math.inf) if self.limits is None else self.limits
+
     @property
     def row_loss(self) -> Loss:
         """The loss of every row, truncated where the problem clips."""
@@ -519,6 +524,12 @@ def _with_constant(features: Any) -> Any:
     return np.hstack([features, ones])
 
 
+def _squared_lengths(features: Any, sparse: bool) -> Array:
+    if sparse:
+        return np.asarray(features.multiply(features).sum(axis=1)).reshape(-1)
+    return np.asarray(np.einsum("ij,ij->i", features, features))
+
+
 def _bounded(features: Any, row_norm: float | None) -> tuple[Any, Array]:
     """Rows scaled down to the bound, and their squared lengths. The caller's array is never changed.
 
@@ -528,10 +539,7 @@ def _bounded(features: Any, row_norm: float | None) -> tuple[Any, Array]:
     bound = _LONGEST if row_norm is None else min(row_norm, _LONGEST)
     sparse = bool(scipy.sparse.issparse(features))
     with np.errstate(over="ignore", under="ignore"):
-        if sparse:
-            squared = np.asarray(features.multiply(features).sum(axis=1)).reshape(-1)
-        else:
-            squared = np.einsum("ij,ij->i", features, features)
+        squared = _squared_lengths(features, sparse)
     lengths = np.sqrt(squared)
     odd = np.flatnonzero(~((squared > _SHORTEST**2) & (squared < _LONGEST**2)))
     if odd.size:
@@ -539,8 +547,7 @@ def _bounded(features: Any, row_norm: float | None) -> tuple[Any, Array]:
         largest = abs(part).max(axis=1).toarray().reshape(-1) if sparse else np.abs(part).max(axis=1)
         shrink = 1 / np.where(largest > 1e-300, largest, 1.0)  # the inverse of less is no number
         table = part.multiply(shrink[:, None]) if sparse else part * shrink[:, None]
-        squares = table.multiply(table).sum(axis=1) if sparse else (table**2).sum(axis=1)
-        lengths[odd] = largest * np.maximum(np.sqrt(np.asarray(squares).reshape(-1)), 1.0)
+        lengths[odd] = largest * np.maximum(np.sqrt(_squared_lengths(table, sparse)), 1.0)
     long, short = lengths > bound, (lengths > 0) & (lengths < _SHORTEST)
     if not (long.any() or short.any()):
         return features, np.where(lengths > 0, squared, 0.0)

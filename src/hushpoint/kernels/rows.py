@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numba as nb
@@ -44,8 +45,7 @@ class _CompiledRows:
 
     def prepare(self, rows: Rows) -> tuple[Any, ...]:
         """Rows, targets, squared lengths, and limits of slopes for all of them."""
-        limits = np.full(len(rows), math.inf) if rows.limits is None else rows.limits
-        return rows.features, rows.targets, rows.squared_norms, limits
+        return rows.features, rows.targets, rows.squared_norms, rows.slope_limits
 
     def _method(self) -> tuple[Any, ...]:
         """What does not change from step to step."""
@@ -82,18 +82,23 @@ class CompiledWalk(_CompiledRows):
 
     at_once: ClassVar[int] = 1 << 13
 
-    def advance(self, data: tuple[Any, ...], source: Source, state: State, z: Array, count: int) -> None:
-        """So many hops, on the state."""
-        plan, schedule = self.plan, self.plan.schedule
+    @cached_property
+    def _graph(self) -> tuple[Any, ...]:
+        """Where each user's neighbours start in one long list, that list, the role of its draws, and the cap."""
+        schedule = self.plan.schedule
         lists = (schedule.neighbours or ()) if isinstance(schedule, Walk) else ()
         starts = np.concatenate([[0], np.cumsum([len(others) for others in lists])]).astype(np.int64)
         flat = np.array([other for others in lists for other in others], dtype=np.int64)
+        return starts, flat, role_word("schedule"), -1 if schedule.cap is None else schedule.cap
+
+    def advance(self, data: tuple[Any, ...], source: Source, state: State, z: Array, count: int) -> None:
+        """So many hops, on the state."""
+        plan = self.plan
         relaxations = np.array([plan.relaxation_at(state.steps + hop) for hop in range(count)])
         keys = source.secure, source.key, role_word("block")
-        graph = starts, flat, role_word("schedule"), -1 if schedule.cap is None else schedule.cap
         shared = state.shared.copy()
         state.position = _hops(
-            keys, state.steps, relaxations, data, self._method(), graph,
+            keys, state.steps, relaxations, data, self._method(), self._graph,
             state.position, state.participations, state.blocks, shared,
         )  # fmt: skip
         state.shared = state.public = shared

@@ -12,7 +12,6 @@ is exactly that of the plain loop; blocks and messages are not formed, so whoeve
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
@@ -61,9 +60,8 @@ class ConsensusShortcut:
         # The matrix may be singular, so its root comes from eigenvalues.
         values, vectors = np.linalg.eigh(len(rows) * np.eye(width) - gram)
         root = vectors * np.sqrt(np.maximum(values, 0.0))
-        limits = np.full(len(rows), math.inf) if rows.limits is None else rows.limits
         scales = self.gamma / (1 + self.gamma * self.ridge) * squared
-        return _Prepared(rows, inverse, np.sqrt(squared), root, scales, limits)
+        return _Prepared(rows, inverse, np.sqrt(squared), root, scales)
 
     def advance(self, data: _Prepared, source: Source, state: State, z: Array, count: int) -> None:
         """One step from the public point z."""
@@ -77,7 +75,7 @@ class ConsensusShortcut:
         if self.loss is None:
             found = rows.row_loss.prox(margins, rows.targets, data.scales)
         else:
-            found = prox_rows(self.loss, margins, rows.targets, data.scales, data.limits)
+            found = prox_rows(self.loss, margins, rows.targets, data.scales, rows.slope_limits)
         pull = (found - margins) * data.inverse  # x_i = shrink (2 z - u_i) + pull_i a_i
         change = 2 * relaxation * (found - at_z)
         weights = 2 * relaxation * pull
@@ -102,4 +100,3 @@ class _Prepared:
     lengths: Array  # |a_i|
     root: Array  # F
     scales: Array  # prox step along a row
-    limits: Array  # of slopes

@@ -42,6 +42,7 @@ class Operator(ABC):
     takes_many_points: bool = False  # whether release, local, combine and model take one point per row
     rests_with_noise: bool = False  # at its participation cap a block still adds noise
     chunk: int | None = None  # blocks to move at a time, to keep temporaries small; None: all
+    tolerance: float = 0.0  # stated distance of a computed prox from the exact one
     multiplicity: Array | None = None  # how often the message of a block counts in the sum; None: once
 
     def prepare(self, rows: Rows | None) -> Any:

@@ -224,7 +224,7 @@ def _last_iterate(section: str, wider: Rule) -> Rule:
             return replace(spend, because=(*spend.because, f"no last-iterate bound: {obstacle}"))
         rate = plan.operator.step_lipschitz(plan.largest_relaxation)
         ratio = question.ratio()
-        tolerance = getattr(plan.operator, "tolerance", 0.0)
+        tolerance = plan.operator.tolerance
         if plan.operator.blocks > 1 and tolerance:
             # The certificate has the changed block's own 4 tol in it; here every block drifts by as much.
             moved = max(ratio * plan.noise.std - 4 * tolerance, 0.0)
@@ -324,14 +324,14 @@ def _walk_network(question: Question) -> Spend:
     plan = question.plan
     schedule = plan.schedule
     if not isinstance(schedule, Walk) or isinstance(plan.relaxation, tuple):
-        return _compose("3b", "messages")(question)  # the theorem is for a constant relaxation
+        return _LOCAL_MESSAGES(question)  # the theorem is for a constant relaxation
     if plan.tail_average is not None:
         raise ValueError(
             "view is 'network' and the plan releases a tail average, which its theorem does not cover. "
             "Ask for view='messages', or set tail_average=None."
         )
     local = _compose("3b", "network")(question)
-    tolerance = getattr(plan.operator, "tolerance", 0.0)
+    tolerance = plan.operator.tolerance
     shift = question.certificate.shift(question.unit, question.adjacency, question.item) - 4 * tolerance
     # A user at its cap only adds noise: such a hop does not contract.
     rate = 1.0 if schedule.cap is not None else plan.operator.step_lipschitz(plan.largest_relaxation) or 1.0
@@ -356,7 +356,7 @@ def _walk_network(question: Question) -> Spend:
 
 def _published_network(question: Question) -> Spend:
     """Algorithm 4 seen by a peer: the local bound is proved; the paper's amplified one is only published."""
-    local = _compose("3b", "messages")(question)
+    local = _LOCAL_MESSAGES(question)
     if not question.allow_published:
         return local
     plan = question.plan
@@ -451,7 +451,6 @@ _ONE_BLOCK_RULES: dict[str, Rule] = {
     "iterates": _ONE_BLOCK,
     "messages": _compose_steps("3a", "messages"),
 }
-_WALK_LOCAL = _compose("3b", "messages")
 
 _TABLE: dict[tuple[str, str, str], dict[str, Rule]] = {
     ("one block", "block", "all"): _ONE_BLOCK_RULES,
@@ -471,9 +470,9 @@ _TABLE: dict[tuple[str, str, str], dict[str, Rule]] = {
     ("gradient", "sum", "fixed"): _wider_rules(_fixed_size("3g")),
     ("coordinate", "sum", "single"): _wider_rules(_compose_steps("3g", "iterates")),
     ("stateless", "block", "walk"): {
-        "final": _WALK_LOCAL,
-        "iterates": _WALK_LOCAL,
-        "messages": _WALK_LOCAL,
+        "final": _LOCAL_MESSAGES,
+        "iterates": _LOCAL_MESSAGES,
+        "messages": _LOCAL_MESSAGES,
         "network": _walk_network,
     },
 }
