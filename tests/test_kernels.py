@@ -8,8 +8,10 @@ import networkx as nx
 import numpy as np
 import pytest
 from scipy import stats
+from scipy.sparse import csr_array
 
 import hushpoint as hp
+from hushpoint.kernels.draw import _smallest
 from hushpoint.kernels.rows import CompiledRounds, CompiledWalk
 from hushpoint.kernels.shortcut import ConsensusShortcut
 
@@ -86,6 +88,51 @@ def test_compiled_rounds_are_the_plain_rounds(loss, penalty, clip, sampling):
     np.testing.assert_array_equal(fast.state.participations, slow.state.participations)
 
 
+@pytest.mark.parametrize("make", [
+    lambda p: hp.methods.federated_admm(p, 30, 1.7, 0.6, noise_std=0.4, sample_size=5),
+    lambda p: hp.methods.decentralized_admm(p, 150, 1.7, 0.6, noise_std=0.4),
+    lambda p: hp.methods.centralized_admm(p, 25, 1.7, 0.6, noise_std=0.0),
+])  # fmt: skip
+@every_loss
+def test_sparse_rows_are_the_same_rows(make, loss):
+    # Catches: indices of a CSR row read wrongly, or a row of zeros that has no entries.
+    function, targets = LOSSES[loss]
+    thin = np.where(np.abs(X) > 0.5, X, 0.0)
+    dense, sparse = (hp.Problem(rows, targets, function, row_norm=2.0, clip=0.3) for rows in (thin, csr_array(thin)))
+    fast, slow = make(sparse).run(seed=4), make(dense).run(seed=4)
+    np.testing.assert_allclose(fast.model, slow.model, rtol=0, atol=1e-9)
+    plain = make(sparse).run(seed=4, kernel="plain")
+    np.testing.assert_allclose(fast.model, plain.model, rtol=0, atol=1e-9)
+
+
+def test_compiled_subsets_are_the_smallest_coins():
+    # Catches: a subset of another size, or ties that make it one.
+    rng = np.random.default_rng(0)
+    for _ in range(300):
+        coins = rng.random(rng.integers(1, 60))
+        if rng.random() < 0.5:
+            coins = np.floor(coins * 8) / 8  # many ties
+        size = int(rng.integers(1, coins.size + 1))
+        threshold, ties = _smallest(coins, size)
+        below = np.count_nonzero(coins < threshold)
+        assert threshold == np.sort(coins)[size - 1]
+        assert below + ties == size
+        assert ties <= np.count_nonzero(coins == threshold)
+
+
+def test_steps_beyond_the_addresses_are_refused():
+    # Catches: noise that comes again after 2^32 steps.
+    for make in (
+        lambda p: hp.methods.decentralized_admm(p, 10, 1.0, noise_std=1.0),
+        lambda p: hp.methods.federated_admm(p, 10, 1.0, noise_std=1.0, sample_size=2),
+        lambda p: hp.methods.centralized_admm(p, 10, 1.0, noise_std=1.0),
+    ):
+        plan = make(problem("huber", "L2", None))
+        state = replace(plan.run(seed=0).state, steps=2**32 - 5, planned=2**32 - 5)
+        with pytest.raises(OverflowError):
+            plan.run(state=state)
+
+
 @pytest.mark.parametrize("schedule", ["cyclic", "permuted", "single", 3])
 def test_compiled_schedules_are_the_plain_ones(schedule):
     # Catches: a schedule drawn at other addresses, or a pass that visits a block twice.
@@ -105,6 +152,18 @@ def test_the_compiled_walk_takes_relaxations_step_by_step_and_resumes():
     np.testing.assert_array_equal(plan.run(state=cut.state).model, whole.model)
     # Its states are those of the plain loop: either continues the other's.
     np.testing.assert_allclose(plan.run(state=cut.state, kernel="plain").model, whole.model, atol=1e-10)
+
+
+@pytest.mark.parametrize("loss", ["logistic", "huber"])
+def test_the_shortcut_for_a_loss_that_only_numpy_knows_is_the_compiled_one(monkeypatch, loss):
+    # Catches: two versions of a step that drift apart, in arithmetic or in where they draw.
+    plan = hp.methods.centralized_admm(problem(loss, "L1 and intercept", 0.3), 12, 1.7, 0.6, noise_std=0.5)
+    compiled = plan.run(seed=3)
+    monkeypatch.setattr("hushpoint.kernels.codes.coded_loss", lambda loss: None)
+    np.testing.assert_allclose(plan.run(seed=3).model, compiled.model, rtol=0, atol=1e-10)
+    monkeypatch.undo()
+    monkeypatch.setattr("hushpoint.kernels.codes.coded_penalty", lambda penalty: None)
+    np.testing.assert_allclose(plan.run(seed=3).model, compiled.model, rtol=0, atol=1e-12)
 
 
 @every_loss
@@ -139,8 +198,6 @@ def released(plan: hp.Plan, runs: int, kernel: str) -> np.ndarray:
 def test_the_shortcut_has_the_law_of_the_plain_loop(sparse):
     # Catches: F missing or factored wrongly, g not shared between t_i and the mean, noise scaled by lambda twice or
     # never. False alarm below 1e-6; power shown on the same runs with the noise 20% too large.
-    from scipy.sparse import csr_array
-
     rows = X[:7, :3] / np.maximum(1, np.linalg.norm(X[:7, :3], axis=1))[:, None]
     data = hp.Problem(csr_array(rows) if sparse else rows, Y[:7], clip=0.5, row_norm=1.0)
     plan = hp.methods.centralized_admm(data, 3, 2.0, 0.7, noise_std=1.0)

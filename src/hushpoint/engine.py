@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from hushpoint._threads import ahead
 from hushpoint.noise import Source, source_for
 
 if TYPE_CHECKING:
@@ -207,8 +208,8 @@ def _step(plan: Plan, data: Any, source: Source, state: State, z: Array) -> None
         idle = _kick(plan, source, resting, step)
         total += 0.0 if idle is None else relaxation * idle.sum(axis=0)
     changed = False
-    for part in _parts(chosen, operator.blocks, operator.chunk):
-        kick = _kick(plan, source, part, step)
+    parts = list(_parts(chosen, operator.blocks, operator.chunk))
+    for part, kick in ahead(lambda part: _kick(plan, source, part, step), parts):
         multiplicity = None if operator.multiplicity is None else operator.multiplicity[part]
         try:
             block, summed = operator.move(data, part, state.blocks[part], z, relaxation, kick, multiplicity)

@@ -1,0 +1,140 @@
+"""Rows of a data set in compiled code, however they are stored: inner products with them, and sums of them.
+
+A table is an array; a pair of an array and the factors of its rows; or the three arrays of a CSR matrix. Arithmetic is
+in double precision whatever the storage.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numba as nb
+import numpy as np
+from numba import types
+from numba.extending import overload
+
+SUMS = {"reassoc", "contract", "nsz"}  # sums may be reordered, which is what lets them use vectors; nan and inf stay
+
+TILE = 4  # rows that are read together: a point or a sum is then loaded once for all of them
+
+
+def table_of(features: Any) -> Any:
+    """Features as compiled code takes them."""
+    if isinstance(features, np.ndarray):
+        return features
+    return features.data, features.indices, features.indptr
+
+
+@nb.njit(cache=True, nogil=True, fastmath=SUMS)
+def dot(row, point):
+    """Inner product of two vectors."""
+    total = 0.0
+    for j in range(point.size):
+        total += row[j] * point[j]
+    return total
+
+
+@nb.njit(cache=True, nogil=True, fastmath={"contract"})
+def add(weight, row, total):
+    """``total += weight * row``."""
+    for j in range(total.size):
+        total[j] += weight * row[j]
+
+
+@nb.njit(cache=True, nogil=True, fastmath=SUMS)
+def _four_dots(rows, i, point, out):
+    one, two, three, four = 0.0, 0.0, 0.0, 0.0
+    for j in range(point.size):
+        one += rows[i, j] * point[j]
+        two += rows[i + 1, j] * point[j]
+        three += rows[i + 2, j] * point[j]
+        four += rows[i + 3, j] * point[j]
+    out[0], out[1], out[2], out[3] = one, two, three, four
+
+
+@nb.njit(cache=True, nogil=True, fastmath={"contract"})
+def _add_four(rows, i, weights, total):
+    one, two, three, four = weights[0], weights[1], weights[2], weights[3]
+    a, b, c, d = rows[i], rows[i + 1], rows[i + 2], rows[i + 3]
+    for j in range(total.size):
+        total[j] = total[j] + one * a[j] + two * b[j] + three * c[j] + four * d[j]
+
+
+@nb.njit(cache=True, nogil=True, fastmath={"contract"})
+def _sparse_dot(data, indices, start, stop, point):
+    total = 0.0
+    for k in range(start, stop):
+        total += data[k] * point[indices[k]]
+    return total
+
+
+@nb.njit(cache=True, nogil=True, fastmath={"contract"})
+def _sparse_add(weight, data, indices, start, stop, total):
+    for k in range(start, stop):
+        total[indices[k]] += weight * data[k]
+
+
+def row_dot(table, i, point):
+    """Inner product of row i with a point."""
+    raise NotImplementedError("compiled code only")
+
+
+def row_add(table, i, weight, total):
+    """``total += weight * row i``."""
+    raise NotImplementedError("compiled code only")
+
+
+@overload(row_dot)
+def _row_dot(table, i, point):
+    if isinstance(table, types.Array):
+        return lambda table, i, point: dot(table[i], point)
+    if len(table) == 2:
+        return lambda table, i, point: table[1][i] * dot(table[0][i], point)
+    return lambda table, i, point: _sparse_dot(table[0], table[1], table[2][i], table[2][i + 1], point)
+
+
+@overload(row_add)
+def _row_add(table, i, weight, total):
+    if isinstance(table, types.Array):
+        return lambda table, i, weight, total: add(weight, table[i], total)
+    if len(table) == 2:
+        return lambda table, i, weight, total: add(table[1][i] * weight, table[0][i], total)
+    return lambda table, i, weight, total: _sparse_add(weight, table[0], table[1], table[2][i], table[2][i + 1], total)
+
+
+def tile_dots(table, i, count, point, out):
+    """Inner products of the rows i, ..., i + count - 1, at most TILE of them, with a point."""
+    raise NotImplementedError("compiled code only")
+
+
+def tile_add(table, i, count, weights, total):
+    """``total`` plus the weighted sum of the rows i, ..., i + count - 1, at most TILE of them."""
+    raise NotImplementedError("compiled code only")
+
+
+@overload(tile_dots)
+def _tile_dots(table, i, count, point, out):
+    dense = isinstance(table, types.Array)
+
+    def dots(table, i, count, point, out):
+        if dense and count == TILE:
+            _four_dots(table, i, point, out)
+        else:
+            for k in range(count):
+                out[k] = row_dot(table, i + k, point)
+
+    return dots
+
+
+@overload(tile_add)
+def _tile_add(table, i, count, weights, total):
+    dense = isinstance(table, types.Array)
+
+    def sums(table, i, count, weights, total):
+        if dense and count == TILE:
+            _add_four(table, i, weights, total)
+        else:
+            for k in range(count):
+                row_add(table, i + k, weights[k], total)
+
+    return sums
