@@ -10,12 +10,13 @@ from __future__ import annotations
 
 import math
 
-import numba as nb
 import numpy as np
 from llvmlite import ir
 from numba import types
 from numba.core import cgutils
 from numba.extending import intrinsic
+
+from hushpoint._compiled import inner, loop
 
 _LAYERS = 256
 _EDGE = 3.6541528853610088  # where the tail begins
@@ -90,7 +91,7 @@ def _eight_blocks(typing_context, table, blocks):
     return types.void(table, blocks), codegen
 
 
-@nb.njit(cache=True, nogil=True)
+@loop
 def scratch(key):
     """Room to work in: the table of eight blocks (constants and key in place), blocks, words, and SFC64 states."""
     table = np.empty((16, _LANES), dtype=np.uint32)
@@ -106,12 +107,12 @@ def scratch(key):
     )
 
 
-@nb.njit(cache=True, nogil=True)
+@inner
 def _word(low, high):
     return np.uint64(low) | (np.uint64(high) << np.uint64(32))
 
 
-@nb.njit(cache=True, nogil=True)
+@loop
 def _secure_words(role, item, step, first, room):
     """The words of eight blocks of one address, from block ``first`` on."""
     table, blocks, words, _ = room
@@ -123,7 +124,7 @@ def _secure_words(role, item, step, first, room):
             words[8 * lane + k] = _word(blocks[2 * k, lane], blocks[2 * k + 1, lane])
 
 
-@nb.njit(cache=True, nogil=True)
+@inner
 def _sfc(a, b, c, count):
     """The next word of SFC64, and its state after it."""
     word = a + b + count
@@ -131,7 +132,7 @@ def _sfc(a, b, c, count):
     return word, b ^ (b >> np.uint64(11)), c + (c << np.uint64(3)), rotated + word, count + np.uint64(1)
 
 
-@nb.njit(cache=True, nogil=True)
+@inner
 def start_eight(role, items, steps, room):
     """The SFC64 states of the addresses (role, items[k], steps[k]), eight at most, mixed as NumPy does."""
     table, blocks, _, states = room
@@ -151,7 +152,7 @@ def start_eight(role, items, steps, room):
         states[k, 0], states[k, 1], states[k, 2], states[k, 3] = a, b, c, count
 
 
-@nb.njit(cache=True, nogil=True)
+@inner
 def start_one(role, item, step, room):
     """The SFC64 state of one address."""
     where = np.empty(2, dtype=np.int64)
@@ -160,18 +161,18 @@ def start_one(role, item, step, room):
     return room[3][0]
 
 
-@nb.njit(cache=True, nogil=True)
+@inner
 def _as_unit(word):
     return np.float64(np.int64(word >> np.uint64(11))) * (1.0 / 9007199254740992.0)
 
 
-@nb.njit(cache=True, nogil=True)
+@inner
 def _sign(word):
     """1 or -1, by a bit of the word, without a branch: the bit is a coin toss."""
     return 1.0 - 2.0 * np.float64(np.int64((word >> np.uint64(8)) & np.uint64(1)))
 
 
-@nb.njit(cache=True, nogil=True)
+@inner
 def _split(word):
     """Layer, sign, magnitude and value of a draw of the ziggurat."""
     layer = np.int64(word & np.uint64(0xFF))
@@ -179,12 +180,12 @@ def _split(word):
     return layer, _sign(word), magnitude, np.float64(np.int64(magnitude)) * _WIDTH[layer]
 
 
-@nb.njit(cache=True, nogil=True)
+@inner
 def _below_curve(layer, value, level):
     return (_HEIGHT[layer - 1] - _HEIGHT[layer]) * level + _HEIGHT[layer] < math.exp(-0.5 * value * value)
 
 
-@nb.njit(cache=True, nogil=True)
+@inner
 def seeded_normals(state, scale, out):
     """Fill ``out`` with ``scale`` times the next normals of an SFC64 state, which moves on."""
     a, b, c, count = state[0], state[1], state[2], state[3]
@@ -210,13 +211,14 @@ def seeded_normals(state, scale, out):
     state[0], state[1], state[2], state[3] = a, b, c, count
 
 
-@nb.njit(cache=True, nogil=True)
+@inner
 def secure_normals(role, item, step, scale, out, room):
     """Fill ``out`` with ``scale`` times the first normals of one address, read from ChaCha20 itself."""
     words = room[2]
     position = 0  # the next word to read
     kept, seen = 0, 0  # normals done; words that the current try has read
-    layer, sign, magnitude, value, x = 0, 1.0, np.uint64(0), 0.0, 0.0
+    layer, sign, magnitude, value = _split(np.uint64(0))
+    x = 0.0
     while kept < out.size:
         place = position & (_BUFFER - 1)
         if place == 0:
@@ -245,7 +247,7 @@ def secure_normals(role, item, step, scale, out, room):
             seen = 0
 
 
-@nb.njit(cache=True, nogil=True)
+@inner
 def normals_at(secure, role, item, step, scale, out, room):
     """Fill ``out`` with ``scale`` times the first normals of the address (role, item, step)."""
     if secure:
@@ -254,7 +256,7 @@ def normals_at(secure, role, item, step, scale, out, room):
         seeded_normals(start_one(role, item, step, room), scale, out)
 
 
-@nb.njit(cache=True, nogil=True)
+@inner
 def uniforms_at(secure, role, item, step, out, room):
     """Fill ``out`` with the first uniform numbers in [0, 1) of one address."""
     if secure:
@@ -271,19 +273,21 @@ def uniforms_at(secure, role, item, step, out, room):
         out[k] = _as_unit(word)
 
 
-@nb.njit(cache=True, nogil=True)
+@loop
 def start_sfc(key, role, item, step, state):
     """Set ``state`` to the SFC64 state of one address."""
-    state[:] = start_one(role, item, step, scratch(key))
+    found = start_one(role, item, step, scratch(key))
+    for k in range(4):
+        state[k] = found[k]
 
 
-@nb.njit(cache=True, nogil=True)
+@loop
 def fill_uniforms(secure, key, role, item, step, out):
     """Fill ``out`` with the first uniform numbers in [0, 1) of one address."""
     uniforms_at(secure, role, item, step, out, scratch(key))
 
 
-@nb.njit(cache=True, nogil=True)
+@loop
 def fill_normals(secure, key, role, items, step, scale, out):
     """Fill row k of ``out`` with ``scale`` times the first normals of the address (role, items[k], step)."""
     room = scratch(key)
@@ -301,7 +305,7 @@ def fill_normals(secure, key, role, items, step, scale, out):
                 seeded_normals(room[3][k], scale, out[row + k])
 
 
-@nb.njit(cache=True, nogil=True)
+@inner
 def first_uniforms(secure, role, items, steps, out, room):
     """The first uniform number of each of the addresses (role, items[k], steps[k]), eight at most."""
     start_eight(role, items, steps, room)

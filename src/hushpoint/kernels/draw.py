@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import numba as nb
 import numpy as np
 
+from hushpoint._compiled import inner, loop
 from hushpoint._keyed import uniforms_at
 from hushpoint.noise import role_word
 from hushpoint.schedules import Cyclic, EveryBlock, FixedSample, OneBlock, PoissonSample, Schedule
@@ -32,7 +32,7 @@ def coded_schedule(schedule: Schedule) -> ScheduleCode | None:
     return None if kind < 0 else (kind, prob, size, role_word("schedule"), cap)
 
 
-@nb.njit(cache=True, nogil=True)
+@inner
 def draw_members(secure, schedule, step, participations, members, coins, room):
     """Write who moves in a step; returns how many, and the last that was drawn (-1: nobody, or all)."""
     kind, prob, size, role, cap = schedule
@@ -46,11 +46,11 @@ def draw_members(secure, schedule, step, participations, members, coins, room):
         members[0] = step % items
         drawn = 1
     elif kind == SINGLE:
-        uniforms_at(secure, role, 0, step, coins[:1], room)
+        uniforms_at(secure, role, np.int64(0), step, coins[:1], room)
         members[0] = np.int64(coins[0] * items)
         drawn = 1
     else:
-        uniforms_at(secure, role, 0, step, coins, room)
+        uniforms_at(secure, role, np.int64(0), step, coins, room)
         threshold, ties = prob, 0
         if kind == FIXED:
             threshold, ties = _smallest(coins, size)
@@ -74,7 +74,7 @@ def draw_members(secure, schedule, step, participations, members, coins, room):
     return free, last
 
 
-@nb.njit(cache=True, nogil=True)
+@loop
 def _smallest(coins, size):
     """The number below which fewer than ``size`` of the coins lie, and how many equal to it make ``size``.
 
@@ -94,7 +94,12 @@ def _smallest(coins, size):
         if np.int64(coins[i] * coins.size) == cell:
             near[count] = coins[i]
             count += 1
-    near.sort()
+    for k in range(1, count):  # sorted by insertion: there are only a few
+        value, at = near[k], k
+        while at > 0 and near[at - 1] > value:
+            near[at] = near[at - 1]
+            at -= 1
+        near[at] = value
     threshold = near[size - below - 1]
     ties = 0
     for k in range(size - below):

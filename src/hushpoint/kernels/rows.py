@@ -10,10 +10,10 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, ClassVar
 
-import numba as nb
 import numpy as np
 from numpy.typing import NDArray
 
+from hushpoint._compiled import inner, loop
 from hushpoint._keyed import first_uniforms, scratch, secure_normals, seeded_normals, start_eight
 from hushpoint._threads import share
 from hushpoint.kernels.codes import LossCode, PenaltyCode
@@ -144,7 +144,7 @@ class CompiledWalk(_CompiledRows):
         state.steps += count
 
 
-@nb.njit(cache=True, nogil=True)
+@inner
 def _move(item, data, method, z, relaxation, kick, block, total):
     """Move one block from the public point z and add its message to the total; ``kick`` becomes the message."""
     table, targets, squared_norms, limits = data
@@ -164,25 +164,29 @@ def _move(item, data, method, z, relaxation, kick, block, total):
         total[j] += kick[j]
 
 
-@nb.njit(cache=True, nogil=True)
+@inner
 def _kick(keys, item, step, noise, state, kick, room):
     """The noise of one block in one step: ``state`` is the SFC64 state of its address."""
     secure, _, role = keys
     if noise == 0:
-        kick[:] = 0.0
+        for j in range(kick.size):
+            kick[j] = 0.0
     elif secure:
         secure_normals(role, item, step, noise, kick, room)
     else:
         seeded_normals(state, noise, kick)
 
 
-@nb.njit(cache=True, nogil=True)
+@loop
 def _move_all(keys, step, relaxation, data, method, members, z, blocks, total):
     """Move the blocks of some users; the sum of their messages goes to ``total``."""
     secure, key, role = keys
     noise = method[3]
-    room, kick, steps = scratch(key), np.empty(z.size), np.full(_EIGHT, step)
-    total[:] = 0.0
+    room, kick, steps = scratch(key), np.empty(z.size), np.empty(_EIGHT, dtype=np.int64)
+    for k in range(_EIGHT):
+        steps[k] = step
+    for j in range(total.size):
+        total[j] = 0.0
     for start in range(0, members.size, _EIGHT):
         part = members[start : start + _EIGHT]
         if noise > 0 and not secure:
@@ -192,7 +196,7 @@ def _move_all(keys, step, relaxation, data, method, members, z, blocks, total):
             _move(part[k], data, method, z, relaxation, kick, blocks[part[k]], total)
 
 
-@nb.njit(cache=True, nogil=True)
+@loop
 def _rounds(keys, first, relaxations, data, method, schedule, participations, blocks, shared):
     """Many rounds; returns the last user that was drawn."""
     secure, key, _ = keys
@@ -213,7 +217,7 @@ def _rounds(keys, first, relaxations, data, method, schedule, participations, bl
     return last
 
 
-@nb.njit(cache=True, nogil=True)
+@loop
 def _hops(keys, first, relaxations, data, method, graph, position, participations, blocks, shared):
     """Many hops, eight addresses at a time; returns where the walk stands after them."""
     secure, key, role = keys
@@ -243,7 +247,8 @@ def _hops(keys, first, relaxations, data, method, graph, position, participation
             participations[item] += 1
             _kick(keys, item, steps[k], noise, room[3][k], kick, room)
             release(shared, gamma, penalty, z)
-            total[:] = 0.0
+            for j in range(size):
+                total[j] = 0.0
             _move(item, data, method, z, relaxations[start + k], kick, blocks[item], total)
             for j in range(size):
                 shared[j] += total[j] / items

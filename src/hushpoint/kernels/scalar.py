@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import math
 
-import numba as nb
-
+from hushpoint._compiled import inner, loop
 from hushpoint.kernels.codes import RAMP, SQUARED
 
 
-@nb.njit(cache=True, nogil=True)
+@inner
 def prox(loss, v, b, scale, limit):
     """``argmin_t phi(t, b) + (t - v)^2/(2 scale)`` for a coded loss whose slope is cut at ``limit``."""
     kind, width, lowest, highest = loss
@@ -28,7 +27,33 @@ def prox(loss, v, b, scale, limit):
     return min(max(t, v - reach), v + reach)
 
 
-@nb.njit(cache=True, nogil=True)
+@inner
+def slopes(loss, t, b, limit):
+    """Derivative and curvature of a coded loss whose slope is cut at ``limit``."""
+    kind, width, lowest, highest = loss
+    if kind == SQUARED:
+        slope, curvature = t - b, 1.0
+    elif kind == RAMP:
+        if math.isnan(lowest):
+            lowest, highest = min(-b, 0.0), max(-b, 0.0)
+        gap = t - b
+        if (gap <= width * lowest and gap < 0) or (lowest == 0.0 and gap <= 0):
+            slope, curvature = lowest, 0.0
+        elif (gap >= width * highest and gap > 0) or (highest == 0.0 and gap >= 0):
+            slope, curvature = highest, 0.0
+        elif width > 0:
+            slope, curvature = gap / width, 1.0 / width
+        else:
+            slope, curvature = 0.0, 0.0  # at the kink
+    else:
+        share = 1.0 / (1.0 + math.exp(min(max(b * t, -700.0), 700.0)))
+        slope, curvature = -b * share, share * (1.0 - share)
+    if abs(slope) > limit:
+        return math.copysign(limit, slope), 0.0
+    return slope, curvature
+
+
+@loop
 def release(shared, gamma, penalty, z):
     """``z = prox_{gamma r}(shared)``."""
     l1, l2, skip_last = penalty
@@ -40,7 +65,7 @@ def release(shared, gamma, penalty, z):
         z[j] = value
 
 
-@nb.njit(cache=True, nogil=True)
+@inner
 def _logistic_prox(m, scale):
     """Solve ``x = m + scale / (1 + exp(x))`` by Halley's method inside a bracket."""
     low, high = m, m + scale

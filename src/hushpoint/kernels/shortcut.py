@@ -15,15 +15,15 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
-import numba as nb
 import numpy as np
 from numpy.typing import NDArray
 
+from hushpoint._compiled import loop
 from hushpoint._keyed import normals_at, scratch
 from hushpoint._threads import share
 from hushpoint.kernels.codes import LossCode, PenaltyCode
 from hushpoint.kernels.scalar import prox, release
-from hushpoint.kernels.table import TILE, add, dot, table_of, tile_add, tile_dots
+from hushpoint.kernels.table import TILE, add, copy, dot, table_of, tile_add, tile_dots
 from hushpoint.noise import Source, role_word, word
 from hushpoint.problem import Rows
 
@@ -140,16 +140,17 @@ class _Prepared:
     arrays: tuple[Any, ...]  # table, targets, prox steps along the rows, limits of slopes, inverse, squared lengths
 
 
-@nb.njit(cache=True, nogil=True)
+@loop
 def _groups(keys, step, relaxation, setting, arrays, t, z, first_group, last_group, totals):
     """Move the t_i of some groups of rows from the public point z; their weighted sums go to ``totals``."""
     secure, key, role, _ = keys
     loss, shrink, noise = setting
     table, targets, scales, limits, inverse, squared = arrays
-    room, g, at_z, weights = scratch(key), np.zeros(STRETCH), np.empty(TILE), np.empty(TILE)
+    room, g, zeros = scratch(key), np.zeros(STRETCH), np.zeros(z.size)
+    at_z, weights = np.empty(TILE), np.empty(TILE)
     for group in range(first_group, last_group):
         total = totals[group]
-        total[:] = 0.0
+        copy(zeros, total)
         last = min((group + 1) * GROUP, t.size)
         for start in range(group * GROUP, last, STRETCH):
             stop = min(start + STRETCH, last)
@@ -168,22 +169,22 @@ def _groups(keys, step, relaxation, setting, arrays, t, z, first_group, last_gro
                 tile_add(table, first, count, weights, total)
 
 
-@nb.njit(cache=True, nogil=True)
+@loop
 def _combine(keys, step, relaxation, shrink, noise, root, totals, items, z, shared):
     """The mean of the blocks after a step from z, on ``shared``."""
     secure, key, _, role = keys
     h = np.zeros(z.size)
     if noise > 0:
-        normals_at(secure, role, 0, step, relaxation * noise, h, scratch(key))
-    total = totals[0].copy()
-    for group in range(1, len(totals)):
+        normals_at(secure, role, np.int64(0), step, relaxation * noise, h, scratch(key))
+    total = np.zeros(z.size)
+    for group in range(len(totals)):
         add(1.0, totals[group], total)
     for j in range(z.size):
         drift = 2 * relaxation * ((2 * shrink - 1) * z[j] - shrink * shared[j])
         shared[j] += drift + (total[j] + dot(root[j], h)) / items
 
 
-@nb.njit(cache=True, nogil=True)
+@loop
 def _steps(keys, first, relaxations, setting, penalty, arrays, root, t, z, shared, totals):
     """Many steps, the first of them from z."""
     _, shrink, noise = setting

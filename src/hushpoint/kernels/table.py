@@ -8,12 +8,11 @@ from __future__ import annotations
 
 from typing import Any
 
-import numba as nb
 import numpy as np
 from numba import types
 from numba.extending import overload
 
-SUMS = {"reassoc", "contract", "nsz"}  # sums may be reordered, which is what lets them use vectors; nan and inf stay
+from hushpoint._compiled import inner, inner_sum
 
 TILE = 4  # rows that are read together: a point or a sum is then loaded once for all of them
 
@@ -25,7 +24,7 @@ def table_of(features: Any) -> Any:
     return features.data, features.indices, features.indptr
 
 
-@nb.njit(cache=True, nogil=True, fastmath=SUMS)
+@inner_sum
 def dot(row, point):
     """Inner product of two vectors."""
     total = 0.0
@@ -34,14 +33,21 @@ def dot(row, point):
     return total
 
 
-@nb.njit(cache=True, nogil=True, fastmath={"contract"})
+@inner_sum
 def add(weight, row, total):
     """``total += weight * row``."""
     for j in range(total.size):
         total[j] += weight * row[j]
 
 
-@nb.njit(cache=True, nogil=True, fastmath=SUMS)
+@inner
+def copy(source, target):
+    """``target = source``: much faster to compile than a slice."""
+    for j in range(target.size):
+        target[j] = source[j]
+
+
+@inner_sum
 def _four_dots(rows, i, point, out):
     one, two, three, four = 0.0, 0.0, 0.0, 0.0
     for j in range(point.size):
@@ -52,7 +58,7 @@ def _four_dots(rows, i, point, out):
     out[0], out[1], out[2], out[3] = one, two, three, four
 
 
-@nb.njit(cache=True, nogil=True, fastmath={"contract"})
+@inner_sum
 def _add_four(rows, i, weights, total):
     one, two, three, four = weights[0], weights[1], weights[2], weights[3]
     a, b, c, d = rows[i], rows[i + 1], rows[i + 2], rows[i + 3]
@@ -60,7 +66,7 @@ def _add_four(rows, i, weights, total):
         total[j] = total[j] + one * a[j] + two * b[j] + three * c[j] + four * d[j]
 
 
-@nb.njit(cache=True, nogil=True, fastmath={"contract"})
+@inner_sum
 def _sparse_dot(data, indices, start, stop, point):
     total = 0.0
     for k in range(start, stop):
@@ -68,7 +74,7 @@ def _sparse_dot(data, indices, start, stop, point):
     return total
 
 
-@nb.njit(cache=True, nogil=True, fastmath={"contract"})
+@inner_sum
 def _sparse_add(weight, data, indices, start, stop, total):
     for k in range(start, stop):
         total[indices[k]] += weight * data[k]
@@ -138,3 +144,61 @@ def _tile_add(table, i, count, weights, total):
                 row_add(table, i + k, weights[k], total)
 
     return sums
+
+
+@inner_sum
+def _outer_four(rows, i, weights, out):
+    a, b, c, d = rows[i], rows[i + 1], rows[i + 2], rows[i + 3]
+    for j in range(out.shape[0]):
+        one, two, three, four = weights[0] * a[j], weights[1] * b[j], weights[2] * c[j], weights[3] * d[j]
+        line = out[j]
+        for k in range(j + 1):
+            line[k] = line[k] + one * a[k] + two * b[k] + three * c[k] + four * d[k]
+
+
+@inner_sum
+def _outer(row, weight, out):
+    for j in range(out.shape[0]):
+        factor, line = weight * row[j], out[j]
+        for k in range(j + 1):
+            line[k] += factor * row[k]
+
+
+@inner_sum
+def _sparse_outer(data, indices, start, stop, weight, out):
+    for j in range(start, stop):
+        factor, line = weight * data[j], out[indices[j]]
+        for k in range(start, stop):
+            if indices[k] <= indices[j]:
+                line[indices[k]] += factor * data[k]
+
+
+def tile_outer(table, i, count, weights, out):
+    """The lower triangle of ``out`` plus the weighted sum of a a' over the rows i, ..., i + count - 1."""
+    raise NotImplementedError("compiled code only")
+
+
+@overload(tile_outer)
+def _tile_outer(table, i, count, weights, out):
+    if isinstance(table, types.Array):
+
+        def outer(table, i, count, weights, out):
+            if count == TILE:
+                _outer_four(table, i, weights, out)
+            else:
+                for k in range(count):
+                    _outer(table[i + k], weights[k], out)
+
+    elif len(table) == 2:
+
+        def outer(table, i, count, weights, out):
+            for k in range(count):
+                _outer(table[0][i + k], table[1][i + k] ** 2 * weights[k], out)
+
+    else:
+
+        def outer(table, i, count, weights, out):
+            for k in range(count):
+                _sparse_outer(table[0], table[1], table[2][i + k], table[2][i + k + 1], weights[k], out)
+
+    return outer

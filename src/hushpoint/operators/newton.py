@@ -28,6 +28,15 @@ class ProxNotSolved(RuntimeError):
     """A prox could not be solved to the tolerance that the guarantee states."""
 
 
+def not_solved() -> ProxNotSolved:
+    """What is raised where a tolerance cannot be reached."""
+    return ProxNotSolved(
+        "a proximal step could not be solved to the stated tolerance in double precision; nothing of this step was "
+        "released. Declare row_norm= on Problem, or pass a larger tolerance= (it enters the guarantee) or a smaller "
+        "gamma."
+    )
+
+
 def minimise(problems: SmoothProblems, start: Array, gradient_tolerance: Array) -> Array:
     """Minimisers with gradient norms at most ``gradient_tolerance``; raises where that cannot be reached.
 
@@ -44,11 +53,7 @@ def minimise(problems: SmoothProblems, start: Array, gradient_tolerance: Array) 
             return points
         directions = problems.direction(points[active], gradients, active)
         points[active], gradients = _search(problems, points[active], gradients, directions, active)
-    raise ProxNotSolved(
-        "a proximal step could not be solved to the stated tolerance in double precision; nothing of this step was "
-        "released. Declare row_norm= on Problem, or pass a larger tolerance= (it enters the guarantee) or a smaller "
-        "gamma."
-    )
+    raise not_solved()
 
 
 def _search(

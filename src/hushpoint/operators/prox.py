@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import scipy.linalg
@@ -16,8 +16,11 @@ import scipy.sparse
 from numpy.typing import NDArray
 
 from hushpoint.losses import Loss, Squared
-from hushpoint.operators.newton import minimise
+from hushpoint.operators.newton import minimise, not_solved
 from hushpoint.problem import Rows, rows_of_items
+
+if TYPE_CHECKING:
+    from hushpoint.kernels.users import UsersProx
 
 Array = NDArray[np.float64]
 Indices = NDArray[np.int64]
@@ -140,8 +143,9 @@ class _Batch:
 class ItemsProx:
     """``prox_{gamma f_i}`` where f_i is the mean loss over the rows of item i, for many items at once.
 
-    Items are batched by size. Squared loss: one inverse an item, of the smaller of (rows, features), for all steps.
-    Other smooth losses: damped Newton until ``gamma |gradient| / (1 + gamma ridge) <= tolerance`` for every item.
+    Squared loss: one inverse an item, of the smaller of (rows, features), for all steps. Other smooth losses: damped
+    Newton until ``gamma |gradient| / (1 + gamma ridge) <= tolerance`` for every item, compiled for the named losses;
+    NumPy takes items in batches of similar size.
     """
 
     def __init__(self, rows: Rows, gamma: float, ridge: float, tolerance: Array) -> None:
@@ -151,6 +155,9 @@ class ItemsProx:
         self._step = gamma * self._shrink
         self._gradient_tolerance = tolerance / self._step
         self._squared = isinstance(rows.loss, Squared) and rows.limits is None
+        self._compiled = None if self._squared else _compiled_users(rows, self._step, self._gradient_tolerance)
+        if self._compiled is not None:
+            return
         self._batches = list(_batches(rows.offsets))
         self._home = np.empty((rows.items, 2), dtype=np.int64)  # item -> its batch, its place there
         for number, batch in enumerate(self._batches):
@@ -159,6 +166,13 @@ class ItemsProx:
 
     def solve(self, chosen: Indices | slice, points: Array, guess: Array) -> Array:
         """The proxes of the chosen items at the rows of ``points``, starting from ``guess``."""
+        if self._compiled is not None:
+            who = np.arange(self.rows.items)[chosen]
+            guesses = np.ascontiguousarray(np.broadcast_to(guess, points.shape))
+            found, solved = self._compiled.solve(who, points * self._shrink, guesses)
+            if not solved:
+                raise not_solved()
+            return found
         homes = self._home[chosen]
         guesses = np.broadcast_to(guess, points.shape)
         result = np.empty_like(points)
@@ -185,6 +199,17 @@ class ItemsProx:
             local = _LocalProblems(self.rows, batch, places, np.empty((len(places), 0)), self._step)
             inverses[part] = np.linalg.inv(_system(local.features, self._step * local.weights))
         return inverses
+
+
+def _compiled_users(rows: Rows, step: float, gradient_tolerance: Array) -> UsersProx | None:
+    from hushpoint.kernels.codes import coded_loss
+
+    loss = coded_loss(rows.loss)
+    if loss is None:
+        return None
+    from hushpoint.kernels.users import UsersProx
+
+    return UsersProx(rows, loss, step, gradient_tolerance)
 
 
 class _LocalProblems:
