@@ -11,6 +11,7 @@ from scipy import stats
 from scipy.sparse import csr_array
 
 import hushpoint as hp
+from hushpoint.kernels.coordinates import CompiledCoordinates
 from hushpoint.kernels.draw import _smallest
 from hushpoint.kernels.rows import CompiledRounds, CompiledWalk
 from hushpoint.kernels.shortcut import ConsensusShortcut
@@ -245,3 +246,50 @@ def test_users_with_several_rows_take_the_plain_loop():
         hp.methods.decentralized_admm(users, 3, 1.0, noise_std=1.0),
     ):
         assert plan.operator.kernel(plan) is None
+
+
+@every_loss
+@every_penalty
+@clips
+@pytest.mark.parametrize("sparse", [False, True])
+def test_compiled_coordinates_are_the_plain_ones(loss, penalty, clip, sparse):
+    # Catches: inner products that miss an update, a column read wrongly, a penalty on the intercept, other draws.
+    function, targets = LOSSES[loss]
+    regularizer, intercept = PENALTIES[penalty]
+    thin = np.where(np.abs(X) > 0.5, X, 0.0)
+    rows = csr_array(thin) if sparse else X
+    data = hp.Problem(rows, targets, function, regularizer, row_norm=2.0, clip=clip, fit_intercept=intercept)
+    plan = hp.methods.dp_cd(data, 203, step_size=0.3, noise_std=0.05)
+    assert isinstance(plan.operator.kernel(plan), CompiledCoordinates)
+    fast, slow = plan.run(seed=4), plan.run(seed=4, kernel="plain")
+    np.testing.assert_allclose(fast.model, slow.model, rtol=0, atol=1e-11)
+    np.testing.assert_allclose(fast.state.blocks[:, 0], data.rows.margins(fast.model), rtol=0, atol=1e-11)
+    np.testing.assert_array_equal(fast.state.participations, slow.state.participations)
+    assert fast.state.position == slow.state.position
+
+
+@pytest.mark.parametrize("weights", ["items", "rows"])
+def test_compiled_coordinates_take_users_steps_and_resume(weights):
+    # Catches: rows that are not weighed by their user; one step size for all; a resumed run with other inner products.
+    users = hp.Problem(X, CLASSES, "logistic", row_norm=1.0, groups=np.arange(ITEMS) ** 2 // 60, weights=weights)
+    plan = hp.methods.dp_cd(users, 90, step_size=np.linspace(0.1, 2.0, 90), noise_std=0.02)
+    whole = plan.run(seed=1)
+    np.testing.assert_allclose(whole.model, plan.run(seed=1, kernel="plain").model, atol=1e-12)
+    cut = plan.run(seed=1, callback=lambda step, model: step == 37)
+    np.testing.assert_array_equal(plan.run(state=cut.state).model, whole.model)
+    with pytest.raises(ValueError, match="coordinates"):
+        plan.run(state=cut.state, kernel="plain")
+    assert whole.guarantee.epsilon == plan.run(seed=1, kernel="plain").guarantee.epsilon
+
+
+def test_compiled_coordinates_in_a_circle_and_where_there_are_none():
+    # Catches: a cyclic schedule drawn at random; a kernel where its conditions fail.
+    plan = hp.methods.dp_cd(problem("huber", "L2", None), 50, step_size=0.2, noise_std=0.1)
+    around = replace(plan, schedule=hp.schedules.Cyclic(FEATURES))
+    np.testing.assert_allclose(around.run(seed=2).model, around.run(seed=2, kernel="plain").model, atol=1e-12)
+    for schedule in (hp.schedules.Permuted(FEATURES), hp.schedules.OneBlock(FEATURES, cap=3)):
+        other = replace(plan, schedule=schedule)
+        assert other.operator.kernel(other) is None
+    box = hp.Problem(X, Y, "huber", hp.regularizers.Box(-1.0, 1.0), row_norm=1.0)
+    boxed = hp.methods.dp_cd(box, 5, noise_std=0.1)
+    assert boxed.operator.kernel(boxed) is None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,6 +13,10 @@ from hushpoint._checks import require_positive
 from hushpoint.certificates import Certificate
 from hushpoint.operators.base import Operator
 from hushpoint.problem import Facts, Rows
+
+if TYPE_CHECKING:
+    from hushpoint.kernels import Kernel
+    from hushpoint.plan import Plan
 
 Array = NDArray[np.float64]
 Indices = NDArray[np.int64]
@@ -142,6 +146,20 @@ class CoordinateGradient(Operator):
             shared[chosen] - step * total / self.facts.items, step, chosen, size=self.blocks
         )
         return moved
+
+    def kernel(self, plan: Plan) -> Kernel | None:
+        """Steps that update the inner products of the rows with the model, and read one column each."""
+        from hushpoint.kernels.codes import coded_loss, coded_penalty
+        from hushpoint.kernels.coordinates import CompiledCoordinates
+        from hushpoint.kernels.draw import coded_schedule
+
+        loss, penalty = coded_loss(self.facts.loss), coded_penalty(self.facts.regularizer)
+        schedule = coded_schedule(plan.schedule)
+        if type(self) is not CoordinateGradient or plan.schedule.cap is not None:
+            return None
+        if loss is None or penalty is None or schedule is None:
+            return None
+        return CompiledCoordinates(plan, self.step_size, self._row_weights, loss, penalty, schedule)
 
     def step_lipschitz(self, relaxation: float) -> float | None:
         return None
