@@ -141,7 +141,7 @@ def run(
                 _step(plan, data, source, current, z)
             else:
                 count = 1 if watched else min(fast.at_once, target - current.steps)
-                fast.advance(data, source, current, z, count)
+                _advance(fast, data, source, current, z, count)
             z = operator.release(current.public)
             model = np.array(operator.model(z))  # a copy: what a caller does with a model must not touch the run
             if plan.tail_average is not None and current.steps > current.tail_start:
@@ -158,6 +158,14 @@ def run(
         model = current.tail_sum / (current.steps - current.tail_start)
     current.models += 1
     return Result(model, status, {name: np.array(values) for name, values in record.items()}, current, plan)
+
+
+def _advance(fast: Kernel, data: Any, source: Source, state: State, z: Array, count: int) -> None:
+    """Some steps by a kernel; where one fails, the state stands before it."""
+    try:
+        fast.advance(data, source, state, z, count)
+    except RuntimeError as error:
+        raise RunFailed(f"step {state.steps + 1}: {error}", state) from error
 
 
 def _kernel(plan: Plan, state: State | None, choice: str) -> Kernel | None:

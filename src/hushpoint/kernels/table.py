@@ -13,6 +13,7 @@ from numba import types
 from numba.extending import overload
 
 from hushpoint._compiled import inner, inner_sum
+from hushpoint.streamed import StreamedRows
 
 TILE = 4  # rows that are read together: a point or a sum is then loaded once for all of them
 
@@ -21,6 +22,8 @@ def table_of(features: Any) -> Any:
     """Features as compiled code takes them."""
     if isinstance(features, np.ndarray):
         return features
+    if isinstance(features, StreamedRows):
+        return features.table, features.factors
     return features.data, features.indices, features.indptr
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -74,11 +75,18 @@ class Gradient(Operator):
         kick: Array | None,
         multiplicity: Array | None,
     ) -> tuple[Array, Array]:
-        """The sum of the messages as one matrix-vector product, without a gradient per item."""
+        """The sum of the messages in one pass over the rows, without a gradient per item."""
         rows = data.take(chosen)
+        if rows is data and len(rows) == self.facts.rows:
+            return block, rows.passes.gradient(z, self._row_weights)
         weights = np.ones(rows.items) if multiplicity is None else multiplicity
         slopes = rows.row_loss.derivative(rows.margins(z), rows.targets)
         return block, np.asarray(rows.features.T @ (slopes * np.repeat(weights / rows.counts, rows.counts)))
+
+    @cached_property
+    def _row_weights(self) -> Array:
+        """How often each row counts in the sum over all items."""
+        return np.repeat(_counts(self.facts) / self.facts.row_counts, self.facts.row_counts)
 
     def combine(self, shared: Array, total: Array, chosen: Indices | None, relaxation: float) -> Array:
         step = relaxation * self.step_size
