@@ -11,29 +11,59 @@ from typing import TYPE_CHECKING, Any
 from hushpoint._version import __version__
 
 if TYPE_CHECKING:
-    from hushpoint import losses, methods, noise, operators, privacy, regularizers, schedules
+    from hushpoint import losses, methods, noise, operators, preprocessing, privacy, regularizers, schedules, utility
     from hushpoint.certificates import Certificate
     from hushpoint.engine import Result, State
+    from hushpoint.estimators import (
+        PrivateHuberRegressor,
+        PrivateLasso,
+        PrivateLinearRegression,
+        PrivateLinearSVC,
+        PrivateLogisticRegression,
+    )
     from hushpoint.plan import Plan
     from hushpoint.privacy.guarantee import Budget, Guarantee
     from hushpoint.problem import Problem
+    from hushpoint.selection import PrivateSelect
 
 _HOMES = {
     "Budget": "hushpoint.privacy.guarantee",
     "Certificate": "hushpoint.certificates",
     "Guarantee": "hushpoint.privacy.guarantee",
     "Plan": "hushpoint.plan",
+    "PrivateHuberRegressor": "hushpoint.estimators",
+    "PrivateLasso": "hushpoint.estimators",
+    "PrivateLinearRegression": "hushpoint.estimators",
+    "PrivateLinearSVC": "hushpoint.estimators",
+    "PrivateLogisticRegression": "hushpoint.estimators",
+    "PrivateSelect": "hushpoint.selection",
     "Problem": "hushpoint.problem",
     "Result": "hushpoint.engine",
     "State": "hushpoint.engine",
 }
-_MODULES = ("losses", "methods", "noise", "operators", "privacy", "regularizers", "schedules")
+_MODULES = (
+    "losses",
+    "methods",
+    "noise",
+    "operators",
+    "preprocessing",
+    "privacy",
+    "regularizers",
+    "schedules",
+    "utility",
+)
 
 __all__ = [
     "Budget",
     "Certificate",
     "Guarantee",
     "Plan",
+    "PrivateHuberRegressor",
+    "PrivateLasso",
+    "PrivateLinearRegression",
+    "PrivateLinearSVC",
+    "PrivateLogisticRegression",
+    "PrivateSelect",
     "Problem",
     "Result",
     "State",
@@ -42,9 +72,11 @@ __all__ = [
     "methods",
     "noise",
     "operators",
+    "preprocessing",
     "privacy",
     "regularizers",
     "schedules",
+    "utility",
 ]
 
 

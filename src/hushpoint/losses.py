@@ -438,6 +438,54 @@ class Truncated(Loss):
         return Truncated(self.base, np.minimum(self.limit, Truncated(self.base, limit).limit))
 
 
+@dataclass(frozen=True)
+class ClassWeighted(Loss):
+    """A two-class loss times a declared weight for each class.
+
+    Promises: the constants of the base, times the largest or the smallest weight.
+    """
+
+    base: Loss
+    negative: float
+    positive: float
+
+    name: ClassVar[str] = "class-weighted"
+
+    def __post_init__(self) -> None:
+        if self.base.labels != "two-class":
+            raise ValueError(f"base is the {self.base.name} loss. Class weights need a two-class loss.")
+        for side in ("negative", "positive"):
+            object.__setattr__(self, side, require_positive(side, getattr(self, side)))
+
+    @property
+    def lipschitz(self) -> float:
+        return self.base.lipschitz * max(self.negative, self.positive)
+
+    @property
+    def smoothness(self) -> float:
+        return self.base.smoothness * max(self.negative, self.positive)
+
+    @property
+    def strong_convexity(self) -> float:
+        return self.base.strong_convexity * min(self.negative, self.positive)
+
+    @property
+    def labels(self) -> Labels:
+        return "two-class"
+
+    def value(self, t: Array, b: Array) -> Array:
+        return self._weights(b) * self.base.value(t, b)
+
+    def derivative(self, t: Array, b: Array) -> Array:
+        return self._weights(b) * self.base.derivative(t, b)
+
+    def curvature(self, t: Array, b: Array) -> Array:
+        return self._weights(b) * self.base.curvature(t, b)
+
+    def _weights(self, b: Array) -> Array:
+        return np.where(np.asarray(b) > 0, self.positive, self.negative)
+
+
 _NAMED: dict[str, type[Loss]] = {
     kind.name: kind for kind in (Squared, Logistic, Huber, SmoothedHinge, Absolute, Quantile)
 }

@@ -1,0 +1,423 @@
+"""Choosing among settings of a private estimator, with the choice paid for. Proofs: docs/selection.md."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from sklearn.base import BaseEstimator, MetaEstimatorMixin, clone, is_classifier, is_regressor
+from sklearn.metrics import check_scoring
+from sklearn.model_selection import ParameterGrid
+from sklearn.utils import _safe_indexing, check_consistent_length, column_or_1d, get_tags
+from sklearn.utils.metaestimators import available_if
+from sklearn.utils.validation import _num_samples, check_is_fitted
+
+from hushpoint._checks import require_choice, require_flag, require_positive, shown
+from hushpoint.certificates import ADJACENCIES
+from hushpoint.noise import Source, source_for
+from hushpoint.privacy.gaussian import gdp_delta, gdp_epsilon
+from hushpoint.privacy.guarantee import Adjacency, Guarantee, checked_delta
+from hushpoint.privacy.selection import (
+    DISTRIBUTIONS,
+    Distribution,
+    best_distribution,
+    run_count,
+    selection_epsilon,
+    selection_mu,
+)
+
+Array = NDArray[np.float64]
+Indices = NDArray[np.int64]
+Score = Callable[[Any, Source, int], float]
+
+_OWN = ("epsilon", "delta", "adjacency", "random_state")  # parameters of the estimator that are set here
+_PRIVATE_SCORES = {
+    "classifier": ("accuracy",),
+    "regressor": ("neg_mean_squared_error", "neg_mean_absolute_error"),
+}
+
+
+def _delegated(name: str) -> Callable[[Any], bool]:
+    def exists(self: PrivateSelect) -> bool:
+        getattr(self.best_estimator_ if hasattr(self, "best_estimator_") else self.estimator, name)
+        return True
+
+    return exists
+
+
+class PrivateSelect(MetaEstimatorMixin, BaseEstimator):
+    """Fit a private estimator with randomly drawn settings a random number of times, and keep the best by score.
+
+    The whole of ``fit`` is (epsilon, delta)-DP for what it leaves behind: the best model, its settings, its noisy score
+    (docs/selection.md). The number of runs, the other models and their scores are neither kept nor covered: who sees
+    them, or the running time of ``fit``, sees more than the guarantee speaks of.
+
+    Each run draws one candidate uniformly at random, with replacement, trains it on one part of the items and scores it
+    on the others with Gaussian noise. The parts are drawn by place in the data, without looking at it, and are the same
+    for all runs. An item is in one part only, so a run spends the larger of what training and scoring spend, not both.
+
+    Parameters
+    ----------
+    estimator : estimator
+        Has the parameters ``epsilon``, ``delta``, ``adjacency`` and ``random_state``, which are set here, and after
+        ``fit`` a ``guarantee_`` with a ``mu``, as `PrivateLogisticRegression` and its siblings.
+    candidates : dict or list of dicts
+        Lists of values by parameter name (their grid), or the candidates themselves. Anything but the four parameters
+        above; a declared bound such as ``row_norm`` is fine.
+    epsilon : float
+        What ``fit`` may spend in all.
+    delta : float
+        Must be declared: well below one over the number of people.
+    mean_candidates : float
+        Expected number of runs. It costs privacy slowly, see `hushpoint.privacy.selection.selection_mu`.
+    distribution : {"auto", "geometric", "logarithmic", "poisson"}
+        Law of the number of runs, always at least one. "auto": the one that lets each run spend most, chosen without
+        data; it tends to be "logarithmic", which more often makes few runs.
+    validation : float
+        Part of the items (users, with groups) that are held out for scores.
+    scoring : str, callable or None
+        On held-out private rows "accuracy" (classifiers), "neg_mean_squared_error" (regressors, the default) or
+        "neg_mean_absolute_error"; errors are bounded by the estimator's ``target_range``. On public rows anything that
+        scikit-learn accepts.
+    public_validation : (X, y), optional
+        Public rows to score on: no noise, no cost, and all private rows are for training.
+    adjacency : {"replace-one", "zero-out"}
+    random_state : int or None
+        None: the secure source. An integer is for experiments, and the guarantee says so.
+    progress : bool
+        Show that something is going on. Never how many runs there were.
+
+    Attributes
+    ----------
+    best_estimator_, best_params_, best_score_
+        The best run; its ``guarantee_`` is that of the selection, not of one run.
+    guarantee_ : Guarantee
+    distribution_ : str
+    run_mu_ : float
+        The Gaussian-DP number of one run. Like ``distribution_`` it follows from the budget alone.
+    """
+
+    def __init__(
+        self,
+        estimator: Any,
+        candidates: Any,
+        *,
+        epsilon: float,
+        delta: float | None = None,
+        mean_candidates: float = 10,
+        distribution: Distribution | Literal["auto"] = "auto",
+        validation: float = 0.2,
+        scoring: Any = None,
+        public_validation: Any = None,
+        adjacency: Adjacency = "replace-one",
+        random_state: int | None = None,
+        progress: bool = False,
+    ) -> None:
+        self.estimator = estimator
+        self.candidates = candidates
+        self.epsilon = epsilon
+        self.delta = delta
+        self.mean_candidates = mean_candidates
+        self.distribution = distribution
+        self.validation = validation
+        self.scoring = scoring
+        self.public_validation = public_validation
+        self.adjacency = adjacency
+        self.random_state = random_state
+        self.progress = progress
+
+    def fit(self, X: Any, y: Any, groups: ArrayLike | None = None) -> PrivateSelect:
+        """Run, score, and keep the best.
+
+        With ``groups`` (a user for each row) users are split, scored as the mean over their rows, and protected whole.
+        """
+        settings = self._checked_candidates()
+        score_name = self._checked_score()
+        delta, distribution, mu = self._checked_budget()
+        source = source_for(self.random_state)
+        check_consistent_length(X, y, groups)
+        users = None if groups is None else np.unique(column_or_1d(groups), return_inverse=True)[1]
+        train, held_out = self._split(_num_samples(X) if users is None else int(users.max()) + 1, source)
+        rows, held_rows = (train, held_out) if users is None else (_rows(users, train), _rows(users, held_out))
+        training: dict[str, Any] = {"X": _safe_indexing(X, rows), "y": _safe_indexing(y, rows)}
+        if groups is not None:
+            training["groups"] = _safe_indexing(np.asarray(groups), rows)
+
+        score: Score = self._public_score
+        if self.public_validation is None:
+            owners = None if users is None else users[held_rows]
+            score = self._noisy_score(
+                score_name, _safe_indexing(X, held_rows), _safe_indexing(y, held_rows), owners, mu
+            )
+
+        law, own = run_count(self.mean_candidates, distribution), self._run_budget(delta, mu)
+        best: tuple[float, Any, dict[str, Any]] | None = None
+        with _working(self.progress):
+            for run in range(law.draw(source.stream("select-count"))):
+                chosen = settings[int(source.stream("select-candidate", 0, run).integers(len(settings)))]
+                seed = None if source.secure else int(source.stream("select-seed", 0, run).integers(1 << 62))
+                model = clone(self.estimator)
+                model.set_params(**clone(chosen, safe=False), **own, random_state=seed).fit(**training)
+                self._check_run(model, mu, groups is not None)
+                value = score(model, source, run)
+                if best is None or value > best[0]:
+                    best = value, model, chosen
+        assert best is not None  # every law makes at least one run
+        value, model, chosen = best
+        self.guarantee_ = self._guarantee(model.guarantee_, delta, distribution, mu, source)
+        model.guarantee_ = self.guarantee_  # one run's own statement would be too small
+        self.best_estimator_, self.best_params_ = model, dict(chosen)
+        self.best_score_ = value if self.public_validation is not None else self._in_units(score_name, value)
+        self.distribution_, self.run_mu_ = distribution, mu
+        return self
+
+    # --- checks that need no data
+
+    def _checked_candidates(self) -> list[dict[str, Any]]:
+        known = self.estimator.get_params()
+        missing = [name for name in _OWN if name not in known]
+        if missing:
+            raise ValueError(
+                f"estimator is a {type(self.estimator).__name__}, which has no parameter {missing[0]}. Pass a private "
+                "estimator with epsilon, delta, adjacency and random_state, such as PrivateLogisticRegression."
+            )
+        if isinstance(self.candidates, Mapping):
+            settings = list(ParameterGrid(dict(self.candidates)))
+        else:
+            settings = list(self.candidates)
+        if not settings or not all(isinstance(one, Mapping) for one in settings):
+            raise ValueError(
+                f"candidates is {shown(self.candidates)}. Pass lists of values by parameter name, for example "
+                "{'alpha': [0.01, 0.1, 1.0]}, or a non-empty list of dicts."
+            )
+        ranged = self.public_validation is None and is_regressor(self.estimator)
+        for name in dict.fromkeys(name for one in settings for name in one):
+            last = str(name).rpartition("__")[2]
+            if last in _OWN:
+                raise ValueError(f"candidates contain {name!r}, which PrivateSelect sets itself. Leave it out.")
+            if ranged and last == "target_range":
+                raise ValueError(
+                    "candidates contain 'target_range'. Scores need one range: declare it in the estimator."
+                )
+            if name not in known:
+                raise ValueError(f"candidates contain {name!r}, which {type(self.estimator).__name__} does not have.")
+        return [dict(one) for one in settings]
+
+    def _checked_score(self) -> str:
+        if self.public_validation is not None:
+            if not (isinstance(self.public_validation, (tuple, list)) and len(self.public_validation) == 2):
+                raise ValueError(
+                    f"public_validation is {shown(self.public_validation)}. Pass a pair (X, y) of public rows."
+                )
+            return "public"
+        kind = "classifier" if is_classifier(self.estimator) else "regressor" if is_regressor(self.estimator) else None
+        if kind is None:
+            raise ValueError(
+                f"estimator is a {type(self.estimator).__name__}, neither a classifier nor a regressor. "
+                "Pass public_validation=(X, y) to score it on public rows."
+            )
+        choices = _PRIVATE_SCORES[kind]
+        name = choices[0] if self.scoring is None else self.scoring
+        if not isinstance(name, str) or name not in choices:
+            raise ValueError(
+                f"scoring is {shown(name)}. A score of private rows needs a bound on what one row does to it: choose "
+                f"one of {', '.join(map(repr, choices))}, or pass public_validation=(X, y), where any score is free."
+            )
+        if kind == "regressor":
+            self._target_range()
+        return name
+
+    def _target_range(self) -> tuple[float, float]:
+        declared = self.estimator.get_params().get("target_range")
+        if declared is None:
+            raise ValueError(
+                "target_range is not declared. The noisy score needs a range of the target that does not come from the "
+                "data. Pass target_range=(low, high) to the estimator, or public_validation=(X, y) to PrivateSelect."
+            )
+        low, high = (float(end) for end in declared)
+        if not (math.isfinite(low) and math.isfinite(high) and low < high):
+            raise ValueError(f"target_range is ({low:g}, {high:g}). Pass two finite numbers, the lower one first.")
+        return low, high
+
+    def _checked_budget(self) -> tuple[float, Distribution, float]:
+        epsilon = require_positive("epsilon", self.epsilon)
+        if self.delta is None:
+            raise ValueError(
+                "delta is not declared. Pass a number well below one over the number of people, like 1e-6."
+            )
+        delta = checked_delta(self.delta)
+        require_choice("adjacency", self.adjacency, ADJACENCIES)
+        require_choice("distribution", self.distribution, ("auto", *DISTRIBUTIONS))
+        require_flag("progress", self.progress)
+        mean = require_positive("mean_candidates", self.mean_candidates)
+        distribution = best_distribution(epsilon, delta, mean) if self.distribution == "auto" else self.distribution
+        mu = selection_mu(epsilon, delta, mean, distribution)
+        if mu == 0:
+            raise ValueError(
+                f"epsilon is {epsilon:g}, too little for any choice among candidates. Choose a larger one."
+            )
+        return delta, distribution, mu
+
+    # --- one run
+
+    def _split(self, items: int, source: Source) -> tuple[Indices, Indices]:
+        """Places of the items to train on and of those to score on; which item is where depends on its place only."""
+        if self.public_validation is not None:
+            return np.arange(items), np.arange(0)
+        fraction = require_positive("validation", self.validation, remedy="Pass a number between 0 and 1.")
+        if fraction >= 1:
+            raise ValueError(f"validation is {fraction:g}. Pass a number between 0 and 1.")
+        held = max(1, round(fraction * items))
+        if held >= items:
+            raise ValueError(f"validation is {fraction:g}, which leaves nothing of {items} items to train on.")
+        order = source.stream("select-split").permutation(items)
+        return np.sort(order[held:]), np.sort(order[:held])
+
+    def _run_budget(self, delta: float, mu: float) -> dict[str, Any]:
+        """Parameters with which the estimator spends mu, or a billionth less."""
+        own_delta = min(delta, gdp_delta(mu, mu))  # at a larger delta the epsilon of mu may be 0
+        epsilon = gdp_epsilon(mu * (1 - 1e-9), own_delta)
+        return {"epsilon": epsilon, "delta": own_delta, "adjacency": self.adjacency}
+
+    def _check_run(self, model: Any, mu: float, grouped: bool) -> None:
+        """What the estimator promises for one run must be what the selection is accounted with."""
+        promised = getattr(model, "guarantee_", None)
+        name = type(model).__name__
+        if not isinstance(promised, Guarantee) or promised.mu is None:
+            raise ValueError(f"{name} has no guarantee_ with a mu after fit. PrivateSelect needs Gaussian-DP runs.")
+        if not promised.mu <= mu:
+            raise ValueError(f"{name} spent mu = {promised.mu:g} where {mu:g} was allowed. It ignores its epsilon.")
+        unit = "user" if grouped else "record"
+        wanted = (unit, self.adjacency, "proved", None, None)
+        if (promised.unit, promised.adjacency, promised.basis, promised.item, promised.observers) != wanted:
+            raise ValueError(
+                f"{name} gives a {promised.basis} guarantee for one {promised.unit} ({promised.adjacency}). "
+                f"A proved one for any {unit} ({self.adjacency}) is needed."
+            )
+
+    def _public_score(self, model: Any, source: Source, run: int) -> float:
+        X, y = self.public_validation
+        value = float(check_scoring(model, self.scoring)(model, X, y))
+        return -math.inf if math.isnan(value) else value
+
+    def _noisy_score(self, name: str, X: Any, y: Any, owners: Indices | None, mu: float) -> Score:
+        """Mean over held-out items of a number from 0 to 1, made mu-GDP."""
+        true = np.asarray(y)
+        items = np.arange(len(true)) if owners is None else np.unique(owners, return_inverse=True)[1]
+        counts = np.bincount(items)
+        std = (1 + 1e-12) / (len(counts) * mu)  # replaced or zeroed, one item moves the mean by at most 1/len(counts)
+
+        def score(model: Any, source: Source, run: int) -> float:
+            merits = self._merits(name, np.asarray(model.predict(X)), true)
+            noise = float(source.normals("select-score", [0], run, 1, std)[0, 0])
+            return float(np.mean(np.bincount(items, merits) / counts)) + noise
+
+        return score
+
+    def _merits(self, name: str, predicted: NDArray[Any], true: NDArray[Any]) -> Array:
+        """What each row adds to the score: a number from 0 to 1 that depends on that row alone."""
+        if name == "accuracy":
+            return np.asarray(predicted == true, dtype=np.float64)
+        low, high = self._target_range()
+        targets = np.asarray(true, dtype=np.float64)
+        miss = np.abs(np.clip(predicted, low, high) - np.clip(targets, low, high)) / (high - low)
+        miss = np.where(np.isfinite(miss), np.clip(miss, 0.0, 1.0), 1.0)
+        return np.asarray(1 - miss**2 if name == "neg_mean_squared_error" else 1 - miss)
+
+    def _in_units(self, name: str, value: float) -> float:
+        if name == "accuracy":
+            return value
+        low, high = self._target_range()
+        return (value - 1) * (high - low) ** (2 if name == "neg_mean_squared_error" else 1)
+
+    def _guarantee(
+        self, one_run: Guarantee, delta: float, distribution: Distribution, mu: float, source: Source
+    ) -> Guarantee:
+        scored = "scores on public rows" if self.public_validation is not None else "noisy scores on held-out rows"
+        return Guarantee(
+            selection_epsilon(mu, delta, self.mean_candidates, distribution),
+            delta,
+            None,
+            one_run.unit,
+            one_run.adjacency,
+            one_run.view,
+            "proved",
+            f"{one_run.section}, then docs/selection.md",
+            (
+                *one_run.assumptions,
+                f"the best of a secret number of runs ({distribution}, {float(self.mean_candidates):g} expected)",
+                scored,
+                "nothing known of the other runs nor of how many there were",
+            ),
+            source=source.describe(),
+        )
+
+    # --- the best model
+
+    @available_if(_delegated("predict"))
+    def predict(self, X: Any) -> Any:
+        """Predictions of the best model."""
+        check_is_fitted(self)
+        return self.best_estimator_.predict(X)
+
+    @available_if(_delegated("predict_proba"))
+    def predict_proba(self, X: Any) -> Any:
+        """Class probabilities of the best model."""
+        check_is_fitted(self)
+        return self.best_estimator_.predict_proba(X)
+
+    @available_if(_delegated("decision_function"))
+    def decision_function(self, X: Any) -> Any:
+        """Decision values of the best model."""
+        check_is_fitted(self)
+        return self.best_estimator_.decision_function(X)
+
+    @available_if(_delegated("score"))
+    def score(self, X: Any, y: Any) -> float:
+        """Score of the best model, without noise: not private for the rows it is given."""
+        check_is_fitted(self)
+        return float(self.best_estimator_.score(X, y))
+
+    @property
+    def classes_(self) -> Any:
+        """Class labels."""
+        return self._fitted().classes_
+
+    @property
+    def n_features_in_(self) -> int:
+        """Number of features seen in ``fit``."""
+        return int(self._fitted().n_features_in_)
+
+    def _fitted(self) -> Any:
+        if not hasattr(self, "best_estimator_"):  # hasattr(self, "classes_") must be False, not an error
+            raise AttributeError("PrivateSelect is not fitted yet. Call fit first.")
+        return self.best_estimator_
+
+    def __sklearn_tags__(self) -> Any:
+        tags, inner = super().__sklearn_tags__(), get_tags(self.estimator)
+        tags.estimator_type = inner.estimator_type
+        tags.classifier_tags, tags.regressor_tags = inner.classifier_tags, inner.regressor_tags
+        tags.input_tags.sparse = inner.input_tags.sparse
+        tags.target_tags.required = True
+        return tags
+
+
+def _rows(users: Indices, chosen: Indices) -> Indices:
+    """Places of the rows of the chosen users."""
+    return np.flatnonzero(np.isin(users, chosen))
+
+
+@contextmanager
+def _working(show: bool) -> Iterator[None]:
+    """A sign of life that does not count the runs."""
+    if not show:
+        yield
+        return
+    from rich.console import Console
+
+    with Console(stderr=True).status("Choosing among candidates"):
+        yield

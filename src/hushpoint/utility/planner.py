@@ -1,0 +1,182 @@
+"""The planner: how to train a linear model under a budget, from public facts alone."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import asdict, dataclass
+from typing import Any, Literal
+
+from hushpoint import losses
+from hushpoint._checks import require_choice, require_count, require_positive, shown
+from hushpoint.certificates import ADJACENCIES
+from hushpoint.losses import Loss, Squared
+from hushpoint.privacy.gaussian import gdp_mu
+from hushpoint.privacy.guarantee import Adjacency, Budget
+
+MetricKind = Literal["full", "diagonal"]
+
+# A full metric costs p^2 numbers and p^3 operations, once.
+_LARGEST_FULL = 1000
+_LENGTH_SHARE = 0.02
+_SPARE = 1 - 1e-9  # rounding must not carry the sum of the shares over the budget
+
+
+@dataclass(frozen=True)
+class Parameters:
+    """How an estimator trains: noisy gradient descent in a metric that is itself learned privately.
+
+    Everything here follows from public facts, so two data sets of one shape have one plan. What depends on the data
+    (the metric, and with it the clip and the step in the units of the data) is computed from private releases.
+
+    Parameters
+    ----------
+    items, width : int
+        People (or records), and length of the model, the intercept included.
+    mu : float
+        The whole budget in Gaussian DP.
+    strength : float
+        ``n mu / p``: budget, people and model size in one number.
+    metric : {"full", "diagonal"}
+        Whether all second moments of the features are released, or only those of single features.
+    moment_share, length_share : float
+        Shares of ``mu^2`` that buy the second moments and the mean squared length of the rows.
+    constant : float
+        The feature of the intercept, in units of ``row_norm``.
+    steps : int
+    tail_average : float
+        The model is the mean over this last fraction of the steps.
+    clip : float
+        Bound on a row's gradient, in units of the typical row length in the metric.
+    largest_step : float
+        Largest step size where the largest second moment in the metric is 1.
+    curvature, signal : float
+        Guesses of the loss's second derivative and of the variance of good predictions, which fix how far the
+        metric departs from the plain one and how early to stop.
+    """
+
+    items: int
+    width: int
+    mu: float
+    adjacency: Adjacency
+    strength: float
+    metric: MetricKind
+    moment_share: float
+    length_share: float
+    constant: float
+    steps: int
+    tail_average: float
+    clip: float
+    largest_step: float
+    curvature: float
+    signal: float
+
+    @property
+    def moment_mu(self) -> float:
+        """What the second moments may cost."""
+        return self.mu * math.sqrt(self.moment_share)
+
+    @property
+    def length_mu(self) -> float:
+        """What the mean squared length may cost."""
+        return self.mu * math.sqrt(self.length_share)
+
+    @property
+    def descent_mu(self) -> float:
+        """What all the noisy gradient steps together may cost."""
+        return self.mu * math.sqrt(1 - self.moment_share - self.length_share)
+
+    def to_dict(self) -> dict[str, Any]:
+        """The parameters as JSON can hold them."""
+        return asdict(self)
+
+    def __str__(self) -> str:
+        what = "all products of two features" if self.metric == "full" else "the square of each feature"
+        strong = "little" if self.strength < 5 else "some" if self.strength < 50 else "much"
+        return (
+            f"{self.steps} noisy gradient steps on {self.items} items and {self.width} coefficients, averaged over the "
+            f"last {self.tail_average:.0%}. The budget is mu = {self.mu:.4g} ({self.adjacency}); n mu / p = "
+            f"{self.strength:.3g}, which buys {strong} detail. {self.moment_share:.1%} of it (in mu^2) goes into the "
+            f"means of {what}, from which the steps take their metric, so that features on different scales and "
+            f"correlated ones are learned at one pace; {self.length_share:.0%} into the typical length of a row; the "
+            f"rest into the steps. Gradients are clipped at {self.clip:.2g} of that length. The smaller the budget, "
+            "the shorter the walk from zero: stopping early takes the place of a penalty, and no grid search is needed."
+        )
+
+
+def plan_parameters(
+    n: int,
+    p: int,
+    budget: Budget | float,
+    *,
+    loss: str | Loss = "logistic",
+    penalty: Literal["l2", "l1", "elasticnet"] | None = None,
+    fit_intercept: bool = True,
+    adjacency: Adjacency | None = None,
+) -> Parameters:
+    """Choose how to train from public facts alone: no data is touched.
+
+    Parameters
+    ----------
+    n : int
+        Number of items: records, or users.
+    p : int
+        Number of features, without the intercept.
+    budget : Budget or float
+        What may be spent; a number is a Gaussian-DP mu.
+    loss : str or Loss
+    penalty : {"l2", "l1", "elasticnet"}, optional
+        L1 penalties need a metric that treats each feature by itself.
+    fit_intercept : bool
+    adjacency : {"replace-one", "zero-out"}, optional
+        Default: the budget's, else replace-one.
+    """
+    items, features = require_count("n", n), require_count("p", p)
+    if penalty is not None:
+        require_choice("penalty", penalty, ("l2", "l1", "elasticnet"))
+    if isinstance(budget, Budget):
+        mu = gdp_mu(budget.epsilon, budget.delta)
+        adjacency = adjacency or budget.adjacency
+    elif isinstance(budget, (int, float)) and not isinstance(budget, bool):
+        mu = require_positive("budget", budget, remedy="Pass hp.Budget(epsilon, delta), or a positive mu.")
+    else:
+        raise ValueError(f"budget is {shown(budget)}. Pass hp.Budget(epsilon, delta), or a positive mu.")
+    chosen: Adjacency = adjacency or "replace-one"
+    require_choice("adjacency", chosen, ADJACENCIES)
+    chosen_loss = losses.resolve(loss)
+    smoothness = chosen_loss.smoothness
+    if not math.isfinite(smoothness):
+        raise ValueError(
+            f"loss is {chosen_loss.name!r}, which is not smooth: gradient steps need a smooth loss. "
+            "Use 'huber' for 'absolute', 'smoothed_hinge' for a hinge, or private_admm for others."
+        )
+    width = features + bool(fit_intercept)
+    mu *= _SPARE
+    # A record that is replaced moves a sum twice as far as one that is left out.
+    strength = items * mu / width / (2 if chosen == "replace-one" else 1)
+    two_class = chosen_loss.labels == "two-class"
+    full = width <= _LARGEST_FULL and penalty in (None, "l2")
+    # These laws were fitted on generated problems (benchmarks/planner.py): conditioning from 1 to 10^4, 2 to 5000
+    # records per feature, label noise, imbalance, one-hot tables. None is delicate: a factor 2 costs 0.1 to 0.3 points.
+    slowest = 1.0 * strength**-0.7
+    return Parameters(
+        items=items,
+        width=width,
+        mu=mu,
+        adjacency=chosen,
+        strength=strength,
+        metric="full" if full else "diagonal",
+        moment_share=_between(0.01, strength / 200, 0.2),
+        length_share=_LENGTH_SHARE,
+        constant=0.25,
+        steps=int(_between(10, 10 * math.sqrt(strength), 150)),
+        tail_average=0.5,
+        clip=_between(0.15, 0.15 * (strength / 6) ** 0.7, 0.3) if two_class else 0.5,
+        # The curvature of a fitted logistic model is below its bound nearly everywhere.
+        largest_step=(1.0 if isinstance(chosen_loss, Squared) else 1.5) / smoothness,
+        curvature=smoothness * (_between(0.04, slowest, 0.5) if two_class else _between(0.1, slowest, 0.5)),
+        signal=6.0 if two_class else 0.3,
+    )
+
+
+def _between(low: float, value: float, high: float) -> float:
+    return min(max(value, low), high)
