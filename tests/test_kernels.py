@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+import os
+import shutil
+import subprocess
+import sys
 from dataclasses import replace
+from pathlib import Path
 
 import networkx as nx
 import numpy as np
@@ -293,3 +298,27 @@ def test_compiled_coordinates_in_a_circle_and_where_there_are_none():
     box = hp.Problem(X, Y, "huber", hp.regularizers.Box(-1.0, 1.0), row_norm=1.0)
     boxed = hp.methods.dp_cd(box, 5, noise_std=0.1)
     assert boxed.operator.kernel(boxed) is None
+
+
+def test_a_change_in_any_compiled_file_reaches_all_cached_loops(tmp_path):
+    # Catches: numba's cache, which looks at one file only, serving loops that hold the old copy of a corrected prox.
+    package = tmp_path / "src" / "hushpoint"
+    shutil.copytree(Path(hp.__file__).parent, package, ignore=shutil.ignore_patterns("__pycache__"))
+    program = (
+        "import numpy as np; from hushpoint.kernels.users import _inner_products as f;"
+        "rows = np.eye(2, 3), np.zeros(2), np.zeros(2), np.array([0, 2]);"
+        "out = np.zeros(4); f(rows, np.array([0, 4]), 0, 1, 3, out);"
+        "print(out.sum(), sum(f.stats.cache_hits.values()))"
+    )
+
+    def run():
+        environment = {**os.environ, "PYTHONPATH": str(package.parent), "NUMBA_CACHE_DIR": str(tmp_path / "cache")}
+        done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, env=environment)
+        assert done.returncode == 0, done.stderr
+        return done.stdout.split()
+
+    assert run() == ["2.0", "0"]
+    assert run() == ["2.0", "1"]
+    table = package / "kernels" / "table.py"
+    table.write_text(table.read_text().replace("total[j] += weight * row[j]", "total[j] += 3.0 * weight * row[j]"))
+    assert run() == ["6.0", "0"]
