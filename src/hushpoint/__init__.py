@@ -11,7 +11,18 @@ from typing import TYPE_CHECKING, Any
 from hushpoint._version import __version__
 
 if TYPE_CHECKING:
-    from hushpoint import losses, methods, noise, operators, preprocessing, privacy, regularizers, schedules, utility
+    from hushpoint import (
+        losses,
+        methods,
+        noise,
+        operators,
+        preprocessing,
+        privacy,
+        regularizers,
+        schedules,
+        tables,
+        utility,
+    )
     from hushpoint.certificates import Certificate
     from hushpoint.engine import Result, State
     from hushpoint.estimators import (
@@ -50,6 +61,7 @@ _MODULES = (
     "privacy",
     "regularizers",
     "schedules",
+    "tables",
     "utility",
 )
 
@@ -76,6 +88,7 @@ __all__ = [
     "privacy",
     "regularizers",
     "schedules",
+    "tables",
     "utility",
 ]
 

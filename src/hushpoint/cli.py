@@ -10,6 +10,7 @@ from typing import Annotated, Any
 import typer
 
 from hushpoint._version import __version__
+from hushpoint.commands import tabular
 
 app = typer.Typer(
     add_completion=False,
@@ -63,6 +64,10 @@ def _options(
     ] = False,
 ) -> None:
     """Private optimisation as noisy fixed-point iteration, with guarantees that hold."""
+
+
+for _command in (tabular.schema, tabular.fit, tabular.predict):
+    app.command()(_plainly(_command))
 
 
 @app.command()

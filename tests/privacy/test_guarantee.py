@@ -169,10 +169,11 @@ def test_composition_of_other_guarantees_adds() -> None:
     assert compose(gaussian(math.inf), gaussian(0.3)).epsilon == math.inf
 
 
-def test_composition_takes_the_widest_view_and_the_weakest_basis() -> None:
-    # Catches: one careful release that makes a careless one look careful.
+def test_composition_takes_the_narrowest_view_and_the_weakest_basis() -> None:
+    # Catches: a claim about the final model alone that is read as one about everything sent on the way.
     total = compose(gaussian(0.3, view="final"), gaussian(0.3, view="messages"), gaussian(0.1))
-    assert (total.view, total.basis) == ("messages", "proved")
+    assert (total.view, total.basis) == ("final", "proved")
+    assert compose(gaussian(0.3, view="iterates"), gaussian(0.3, view="messages")).view == "iterates"
     assert compose(gaussian(0.3), claim(basis="published", mu=None, section="erratum 1")).basis == "published"
     assert compose(claim(view="network", mu=None), claim(view="network", mu=None)).view == "network"
     assert "3 releases" in str(total)

@@ -109,7 +109,8 @@ def compose(*guarantees: Guarantee) -> Guarantee:
     """One guarantee for several releases about the same people, each possibly chosen in view of the others.
 
     Gaussian ones compose as ``sqrt(sum mu^2)`` and are read at the largest delta; otherwise epsilons and deltas add.
-    Unit and adjacency must agree; the view is the widest one and the basis the weakest.
+    Unit and adjacency must agree; the view is the narrowest one (a guarantee against a viewer holds against whoever
+    sees less, not more) and the basis the weakest.
     """
     if not guarantees:
         raise ValueError("compose was given no guarantee. Pass at least one.")
@@ -130,7 +131,7 @@ def compose(*guarantees: Guarantee) -> Guarantee:
     mu = compose_mu(gaussian) if gaussian else 0.0
     delta = max([g.delta for g in guarantees if g.mu is not None], default=0.0)
     epsilon = gdp_epsilon(mu, delta) if gaussian else 0.0
-    view = "network" if {g.view for g in guarantees} == {"network"} else _widest(guarantees)
+    view = "network" if {g.view for g in guarantees} == {"network"} else _narrowest(guarantees)
     return Guarantee(
         epsilon + sum(g.epsilon for g in rest),
         min(1.0, delta + sum(g.delta for g in rest)),
@@ -154,9 +155,9 @@ def checked_delta(delta: float) -> float:
     return float(delta)
 
 
-def _widest(guarantees: tuple[Guarantee, ...]) -> View:
+def _narrowest(guarantees: tuple[Guarantee, ...]) -> View:
     views = {g.view for g in guarantees}
-    for view in ("messages", "iterates", "final"):
+    for view in ("final", "iterates", "messages"):
         if view in views:
             if "network" in views:
                 raise ValueError("guarantees of the network view compose only with each other. Ask for 'messages'.")

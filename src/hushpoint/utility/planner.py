@@ -157,7 +157,8 @@ def plan_parameters(
     full = width <= _LARGEST_FULL and penalty in (None, "l2")
     # These laws were fitted on generated problems (benchmarks/planner.py): conditioning from 1 to 10^4, 2 to 5000
     # records per feature, label noise, imbalance, one-hot tables. None is delicate: a factor 2 costs 0.1 to 0.3 points.
-    slowest = 1.0 * strength**-0.7
+    # With much budget slow directions are worth waiting for; with next to none only the first steps are.
+    slowest = min(strength**-0.7, strength**2 / 8)
     return Parameters(
         items=items,
         width=width,
@@ -170,7 +171,8 @@ def plan_parameters(
         constant=0.25,
         steps=int(_between(10, 10 * math.sqrt(strength), 150)),
         tail_average=0.5,
-        clip=_between(0.15, 0.15 * (strength / 6) ** 0.7, 0.3) if two_class else 0.5,
+        # A small clip keeps the noise small, a large one the probabilities honest.
+        clip=_between(0.2, 0.2 * strength**0.3, 1.0) if two_class else 0.5,
         # The curvature of a fitted logistic model is below its bound nearly everywhere.
         largest_step=(1.0 if isinstance(chosen_loss, Squared) else 1.5) / smoothness,
         curvature=smoothness * (_between(0.04, slowest, 0.5) if two_class else _between(0.1, slowest, 0.5)),

@@ -1,0 +1,203 @@
+"""From a table on the command line to a private model, and from the model to predictions."""
+
+from __future__ import annotations
+
+import csv
+import json
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import IO, TYPE_CHECKING, Annotated, Any
+
+import typer
+
+if TYPE_CHECKING:
+    from hushpoint.tables.model_file import TableModel
+
+Table = Annotated[Path, typer.Argument(help="A table: .csv, .csv.gz or .parquet.")]
+Force = Annotated[bool, typer.Option("--force", help="Replace the output file if it exists.")]
+TargetOption = Annotated[str | None, typer.Option(help="The column to predict.")]
+GroupsOption = Annotated[
+    str | None, typer.Option(help="The column that says whose row it is; users are then protected, not records.")
+]
+
+_SHOWN = 10  # coefficients in the summary
+
+
+def schema(
+    data: Table,
+    output: Annotated[Path | None, typer.Option("--output", "-o", help="Where to write; default: print it.")] = None,
+    target: TargetOption = None,
+    groups: GroupsOption = None,
+    force: Force = False,
+) -> None:
+    """Draft the schema of a table, to be completed by hand with what is publicly known.
+
+    Example: hushpoint schema data.csv --target income -o data.schema.toml
+    """
+    from hushpoint.tables.draft import draft_schema
+    from hushpoint.tables.writing import require_free, written_whole
+
+    if output is not None:
+        require_free(output, force)
+    text = draft_schema(data, target, groups)
+    if output is None:
+        typer.echo(text, nl=False)
+        return
+    with written_whole(output, force) as file:
+        file.write(text)
+    typer.echo(
+        f"Wrote {output}. It is a draft and private: replace what was read from the data by what is publicly known, "
+        f"then run\n  hushpoint fit {data} --schema {output} --epsilon 1 -o model.json"
+    )
+
+
+def fit(
+    data: Table,
+    *,
+    schema: Annotated[Path, typer.Option(help="The schema, completed: .toml or .json.")],
+    epsilon: Annotated[float, typer.Option(help="The epsilon that may be spent.")],
+    output: Annotated[Path, typer.Option("--output", "-o", help="Where to write the model (JSON).")],
+    target: TargetOption = None,
+    delta: Annotated[float | None, typer.Option(help="The delta; default: n**-1.1, n rows or users.")] = None,
+    model: Annotated[
+        str | None, typer.Option(help="logistic or svc; linear, lasso or huber. Default: by the target.")
+    ] = None,
+    penalty: Annotated[str | None, typer.Option(help="l2, l1, elasticnet or none.")] = None,
+    alpha: Annotated[
+        float | None, typer.Option(help="Strength of the penalty; default: chosen without the data.")
+    ] = None,
+    adjacency: Annotated[str | None, typer.Option(help="replace-one or zero-out.")] = None,
+    groups: GroupsOption = None,
+    row_norm: Annotated[
+        float | None, typer.Option(help="Longer rows are scaled down to this; default: from the schema.")
+    ] = None,
+    range_share: Annotated[
+        float, typer.Option(help="Share of the budget for columns with learn = true; unused without them.")
+    ] = 0.1,
+    seed: Annotated[int | None, typer.Option(help="For experiments; a model to release needs none.", min=0)] = None,
+    force: Force = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+) -> None:
+    """Train a private model of a table.
+
+    Example: hushpoint fit data.csv --schema data.schema.toml --target income --epsilon 1 -o model.json
+    """
+    from hushpoint.tables.training import fit_model
+    from hushpoint.tables.writing import require_free
+
+    require_free(output, force)  # before the budget is spent
+    fitted = fit_model(
+        data,
+        schema,
+        epsilon=epsilon,
+        delta=delta,
+        model=model,
+        target=target,
+        groups=groups,
+        row_norm=row_norm,
+        range_share=range_share,
+        seed=seed,
+        penalty=penalty,
+        alpha=alpha,
+        adjacency=adjacency,
+    )
+    fitted.save(output, force)
+    if as_json:
+        record = fitted.to_dict()
+        shown = {key: record[key] for key in ("model", "features", "coefficients", "intercept", "classes", "details")}
+        typer.echo(json.dumps({"output": str(output), **shown, "guarantee": record["guarantee"]}, indent=2))
+    else:
+        _summarise(fitted, output, delta is None)
+
+
+def predict(
+    model: Annotated[Path, typer.Argument(help="A model that hushpoint fit wrote.")],
+    data: Table,
+    output: Annotated[Path | None, typer.Option("--output", "-o", help="Where to write; default: print.")] = None,
+    proba: Annotated[bool, typer.Option("--proba", help="Add the probability of every class.")] = False,
+    force: Force = False,
+) -> None:
+    """Predict the target for the rows of a table: a CSV with one line a row, in the same order.
+
+    Example: hushpoint predict model.json new.csv -o predictions.csv
+    """
+    from hushpoint.tables.model_file import load_model
+    from hushpoint.tables.reading import read_chunks
+    from hushpoint.tables.writing import require_free
+
+    if output is not None:
+        require_free(output, force)
+    fitted = load_model(model)
+    if proba and fitted.kind != "logistic":
+        raise ValueError(f"a {fitted.kind} model has no probabilities. Leave out --proba, or train a logistic model.")
+    # Everything is predicted before a line is printed: an error in the last row must not follow half an answer.
+    parts = [_predicted(fitted, chunk, proba) for chunk in read_chunks(data)]
+    header = ["prediction", *(f"probability of {name}" for name in (fitted.classes or ()) if proba)]
+    with _opened(output, force) as file:
+        writer = csv.writer(file, lineterminator="\n")
+        writer.writerow(header)
+        for part in parts:
+            writer.writerows(part)
+
+
+def _predicted(fitted: TableModel, chunk: Any, proba: bool) -> list[list[Any]]:
+    columns = [fitted.predict(chunk).tolist()]
+    if proba:
+        columns += fitted.predict_proba(chunk).T.tolist()
+    return [list(row) for row in zip(*columns, strict=True)]
+
+
+@contextmanager
+def _opened(output: Path | None, force: bool) -> Iterator[IO[str]]:
+    from hushpoint.tables.writing import written_whole
+
+    if output is None:
+        yield sys.stdout
+    else:
+        with written_whole(output, force) as file:
+            yield file
+
+
+def _summarise(fitted: TableModel, output: Path, default_delta: bool) -> None:
+    """What may be said aloud about the model: nothing here was computed from the rows but the model itself."""
+    import numpy as np
+    from rich.box import SIMPLE_HEAD
+    from rich.console import Console
+    from rich.table import Table as Grid
+    from rich.text import Text
+
+    details, console = fitted.details, Console(highlight=False, markup=False)
+    people = f" of {details['users']:,} users" if details["users"] is not None else ""
+    console.print(
+        f"{fitted.kind} model of {fitted.schema.target!r}: {details['rows']:,} rows{people}, "
+        f"{len(fitted.schema.features)} columns, {len(fitted.feature_names)} features, {details['steps']} steps, "
+        f"row norm {details['row_norm']:.4g}.",
+        soft_wrap=True,
+    )
+    console.print()
+    console.print(str(fitted.guarantee), soft_wrap=False)
+    if default_delta:
+        base = "users" if details["users"] is not None else "rows"
+        console.print(f"delta was not given: it is the number of {base} to the power -1.1.")
+    coefficients = np.atleast_2d(fitted.coefficients)
+    largest = np.argsort(-np.abs(coefficients).max(axis=0), kind="stable")[:_SHOWN]
+    grid = Grid(box=SIMPLE_HEAD, title=f"Largest coefficients ({len(largest)} of {coefficients.shape[1]})")
+    grid.add_column("feature", overflow="fold")
+    several = len(coefficients) > 1 and fitted.classes is not None
+    titles = fitted.classes if several and fitted.classes else (_direction(fitted),)
+    for title in titles:
+        grid.add_column(Text(title), justify="right")
+    names = fitted.feature_names
+    for j in largest:
+        grid.add_row(Text(names[j]), *(f"{value:+.3f}" for value in coefficients[:, j]))
+    intercepts = np.atleast_1d(fitted.intercept)
+    grid.add_row(Text("(intercept)"), *(f"{value:+.3f}" for value in intercepts))
+    console.print()
+    console.print(grid)
+    console.print(f"Wrote {output}.", soft_wrap=True)
+
+
+def _direction(fitted: TableModel) -> str:
+    return f"towards {fitted.classes[1]}" if fitted.classes is not None else "coefficient"

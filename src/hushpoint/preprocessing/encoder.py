@@ -1,0 +1,180 @@
+"""A whole table as a matrix whose rows have a length that is known without looking at them."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.base import BaseEstimator, TransformerMixin
+from sklearn.utils.validation import check_is_fitted
+
+from hushpoint._checks import require_choice, require_flag, require_positive, shown
+from hushpoint.preprocessing.onehot import indicators
+from hushpoint.preprocessing.scaling import scaled
+from hushpoint.tables import cells
+from hushpoint.tables.schema import Boolean, Category, Column, Number, Schema
+
+Array = NDArray[np.float64]
+Codes = NDArray[np.int64]
+
+
+class TableEncoder(TransformerMixin, BaseEstimator):
+    """Encode a table as its schema declares: learns nothing, costs no privacy.
+
+    A number is clipped to its range and mapped to [-1, 1]; a boolean is -1 or 1; a category is one-hot. A missing cell
+    is 0 with an indicator of its own where the schema says ``missing = "indicator"``, and an error otherwise. So every
+    column gives a row exactly one entry, of size at most 1, and no row is longer than the square root of the number of
+    columns: the least bound that holds for every table.
+
+    Parameters
+    ----------
+    schema : Schema or dict
+        What is declared (``hushpoint.tables.load_schema``). Target, user and ignored columns are left out.
+    scale : {"columns", "unit"}
+        "columns": entries as described, ``row_norm_`` the square root of the number of columns. "unit": everything
+        divided by that, ``row_norm_`` = 1. The estimators give the same model either way; where ``Problem`` appends a
+        constant 1 for an intercept, the first is better: the 1 is then as long as one column, not as all together.
+    row_norm : float, optional
+        A declared norm, smaller than the bound: longer rows are scaled down to it.
+    sparse_output : bool
+        Return a CSR matrix.
+
+    Attributes
+    ----------
+    row_norm_ : float
+        The bound on the length of every row.
+    typical_row_norm_ : float
+        The length of a row whose numbers lie anywhere in their ranges with equal chance (a third of their squares).
+        As public as the bound and shorter: declared to an estimator as its ``row_norm``, it costs less noise, and rows
+        that are longer are scaled down in training.
+    """
+
+    row_norm_: float
+    typical_row_norm_: float
+    schema_: Schema
+
+    def __init__(
+        self,
+        schema: Schema | Mapping[str, Any] | None = None,
+        scale: Literal["columns", "unit"] = "columns",
+        row_norm: float | None = None,
+        sparse_output: bool = False,
+    ) -> None:
+        self.schema = schema
+        self.scale = scale
+        self.row_norm = row_norm
+        self.sparse_output = sparse_output
+
+    def fit(self, X: Any = None, y: Any = None) -> TableEncoder:
+        """Read the schema; a table, if given, is only asked for its columns."""
+        require_choice("scale", self.scale, ("columns", "unit"))
+        require_flag("sparse_output", self.sparse_output)
+        self.schema_ = _checked_schema(self.schema)
+        if self.schema_.to_learn:
+            raise ValueError(
+                f"the schema leaves the range of {', '.join(map(repr, self.schema_.to_learn))} to be learned, which an "
+                "encoder does not do. Declare it, or train with hushpoint.tables.fit_model."
+            )
+        bound = math.sqrt(len(self.schema_.features)) if self.scale == "columns" else 1.0
+        self.row_norm_ = bound if self.row_norm is None else min(bound, require_positive("row_norm", self.row_norm))
+        features = self.schema_.features.values()
+        share = sum(1 / 3 if isinstance(column, Number) else 1.0 for column in features) / len(features)
+        self.typical_row_norm_ = min(self.row_norm_, bound * math.sqrt(share))
+        if X is not None:
+            _require_columns(self.schema_, X)
+        return self
+
+    def transform(self, X: Any) -> Any:
+        """The encoded rows of a data frame or a dictionary of columns."""
+        check_is_fitted(self)
+        schema = self.schema_
+        _require_columns(schema, X)
+        positions, values, offset = [], [], 0
+        for name, column in schema.features.items():
+            where, what = _encoded(name, column, cells.column_of(X, name), schema.missing_values)
+            positions.append(where + offset)
+            values.append(what)
+            offset += len(_names(name, column))
+        if len({len(column) for column in values}) != 1:
+            raise ValueError("the columns of X have different lengths. Pass one value a row in each.")
+        entries = np.column_stack(values)
+        if self.scale == "unit":
+            entries /= math.sqrt(entries.shape[1])
+        if self.row_norm is not None:
+            lengths = np.sqrt(np.einsum("ij,ij->i", entries, entries))
+            entries *= np.minimum(1.0, self.row_norm_ / np.maximum(lengths, self.row_norm_))[:, None]
+        return indicators(np.column_stack(positions), entries, offset, self.sparse_output)
+
+    def get_feature_names_out(self, input_features: Any = None) -> NDArray[Any]:
+        """The column, column=category, and column (missing)."""
+        check_is_fitted(self)
+        features = self.schema_.features.items()
+        return np.array([told for name, column in features for told in _names(name, column)], dtype=object)
+
+    def __sklearn_is_fitted__(self) -> bool:
+        return hasattr(self, "schema_")
+
+
+def _checked_schema(schema: Any) -> Schema:
+    if isinstance(schema, Schema):
+        return schema
+    if isinstance(schema, Mapping):
+        return Schema.from_dict(schema)
+    raise ValueError(f"schema is {shown(schema)}. Pass a Schema: hushpoint.tables.load_schema('data.schema.toml').")
+
+
+def _require_columns(schema: Schema, table: Any) -> None:
+    known = getattr(table, "columns", table)
+    if not (isinstance(table, Mapping) or hasattr(table, "columns")):
+        raise ValueError(f"X is {shown(table)}. Pass a data frame or a dictionary of columns, so that they have names.")
+    absent = [name for name in schema.features if name not in known]
+    if absent:
+        raise ValueError(f"the table lacks {', '.join(map(repr, absent))}. It needs every declared feature.")
+
+
+def _names(name: str, column: Column) -> list[str]:
+    known = [f"{name}={value}" for value in column.values] if isinstance(column, Category) else [name]
+    return [*known, f"{name} (missing)"] if getattr(column, "missing", "") == "indicator" else known
+
+
+def _encoded(name: str, column: Column, given: NDArray[Any], tokens: tuple[str, ...]) -> tuple[Codes, Array]:
+    """Where in the column's block each row has its one entry, and the entry."""
+    if isinstance(column, Category):
+        codes = cells.categories(given, column.values, tokens)
+        _refuse_unseen(name, column, codes)
+        where, what, size = np.maximum(codes, 0), np.where(codes == cells.UNSEEN, 0.0, 1.0), len(column.values)
+        missing = codes == cells.MISSING
+    elif isinstance(column, Boolean):
+        codes = cells.truths(given, tokens)
+        if (codes == cells.UNSEEN).any():
+            raise ValueError(
+                f"column {name!r} has cells that are not true or false. Use yes/no, true/false or 1/0, name them in "
+                "missing_values, or declare the kind category."
+            )
+        where, what, size = np.zeros_like(codes), 2.0 * codes - 1.0, 1
+        missing = codes == cells.MISSING
+    else:
+        assert isinstance(column, Number)
+        values = cells.numbers(given, tokens, name)
+        missing = np.isnan(values)
+        where, size = np.zeros(len(values), dtype=np.int64), 1
+        what = scaled(np.where(missing, column.low, values), column.low, column.high, (-1.0, 1.0))
+    if missing.any():
+        if column.missing == "error":
+            raise ValueError(
+                f'column {name!r} has missing cells. Declare missing = "indicator" in the schema (an extra feature '
+                "says which), or leave those rows out."
+            )
+        where, what = np.where(missing, size, where), np.where(missing, 1.0, what)
+    return where, what
+
+
+def _refuse_unseen(name: str, column: Category, codes: Codes) -> None:
+    if column.unseen == "error" and (codes == cells.UNSEEN).any():
+        raise ValueError(
+            f"column {name!r} has categories that are not declared. Add them to its values, or declare "
+            'unseen = "ignore".'
+        )

@@ -1,0 +1,346 @@
+"""Quantiles of private numbers, found by bisection with Gaussian noise on every count (docs/preprocessing.md).
+
+Every round asks, of each search, whether its threshold ``t`` lies below the quantile. The answer is the sign of
+
+    S(t) = sum over items of (share of the item's values at or below t) - q,      plus N(0, s^2),
+
+where an item is a record, or a user with several. An item's term lies in [-q, 1-q] and is 0 where its values are
+missing. So one replaced item moves S by at most 1, one zeroed item by at most ``max(q, 1-q)``; ``k`` searches at once
+are a vector, and the rounds compose: ``mu = Delta sqrt(rounds)/s``.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from hushpoint._checks import require_choice, require_count, require_positive
+from hushpoint.certificates import ADJACENCIES
+from hushpoint.noise import Source, source_for
+from hushpoint.preprocessing._input import Array, checked_pair, checked_ranges, names_of
+from hushpoint.privacy.gaussian import gdp_epsilon, gdp_mu, round_up
+from hushpoint.privacy.guarantee import Adjacency, Budget, Guarantee, checked_delta
+
+_SECTION = "1.2, with docs/preprocessing.md"
+
+
+class PrivateEstimate(NamedTuple):
+    """An estimate that may be published, and what publishing it costs."""
+
+    value: Any
+    guarantee: Guarantee
+
+
+@dataclass(frozen=True)
+class _Grid:
+    """``2^rounds`` cells between two public bounds, wide where numbers are large: the steps of an inverse sinh."""
+
+    low: float
+    high: float
+    smallest: float
+    rounds: int
+
+    def edges(self, index: int) -> float:
+        """The edge with this number, from 0 (low) to ``2^rounds`` (high)."""
+        cells = 1 << self.rounds
+        if index in (0, cells):
+            return self.low if index == 0 else self.high
+        first, last = math.asinh(self.low / self.smallest), math.asinh(self.high / self.smallest)
+        value = self.smallest * math.sinh(first + (last - first) * index / cells)
+        return min(max(value, self.low), self.high)
+
+
+class _Shares:
+    """One column, sorted once: the weight at or below any threshold. Missing values weigh nothing."""
+
+    def __init__(self, values: Array, weights: Array | None) -> None:
+        known = ~np.isnan(values)
+        kept = values[known]
+        order = np.argsort(kept, kind="stable")
+        self.values = kept[order]
+        self.total = float(known.sum() if weights is None else weights[known].sum())
+        self.below = None if weights is None else np.concatenate([[0.0], np.cumsum(weights[known][order])])
+
+    def statistic(self, threshold: float, quantile: float) -> float:
+        """``S(threshold)``."""
+        count = int(np.searchsorted(self.values, threshold, side="right"))
+        return (count if self.below is None else float(self.below[count])) - quantile * self.total
+
+
+def sensitivity(quantiles: Sequence[float], adjacency: str) -> float:
+    """How far one changed item moves the vector of statistics of simultaneous searches."""
+    if adjacency == "replace-one":
+        return round_up(math.sqrt(len(quantiles)))
+    return round_up(math.sqrt(sum(max(q, 1 - q) ** 2 for q in quantiles)))
+
+
+def search(
+    columns: Sequence[_Shares],
+    quantiles: Sequence[float],
+    grids: Sequence[_Grid],
+    std: float,
+    source: Source,
+) -> tuple[list[tuple[float, float]], Array]:
+    """The grid cell each search ends in, and everything that was released on the way, one row a round."""
+    rounds = grids[0].rounds
+    left, right = [0] * len(grids), [1 << rounds] * len(grids)
+    released = np.empty((rounds, len(grids)))
+    for step in range(rounds):
+        middle = [(a + b) // 2 for a, b in zip(left, right, strict=True)]
+        asked = zip(columns, grids, middle, quantiles, strict=True)
+        released[step] = [column.statistic(grid.edges(index), q) for column, grid, index, q in asked]
+        released[step] += source.normals("quantile search", [0], step, len(grids), std)[0]
+        for j, index in enumerate(middle):
+            if released[step, j] < 0:
+                left[j] = index
+            else:
+                right[j] = index
+    cells = zip(grids, left, right, strict=True)
+    return [(grid.edges(a), grid.edges(b)) for grid, a, b in cells], released
+
+
+def private_quantile(
+    values: ArrayLike,
+    quantile: float,
+    low: float,
+    high: float,
+    *,
+    epsilon: float | None = None,
+    mu: float | None = None,
+    delta: float,
+    adjacency: Adjacency = "replace-one",
+    groups: ArrayLike | None = None,
+    rounds: int = 16,
+    smallest: float | None = None,
+    seed: int | None = None,
+) -> PrivateEstimate:
+    """A quantile of private numbers: the least grid value with about ``quantile`` of them at or below it.
+
+    Guarantee: mu-GDP, replace-one or zero-out, for one record, or for one user with ``groups``, against anyone who
+    sees every noisy count. With probability ``1 - beta`` the rank of the answer is wrong by at most
+    ``s sqrt(2 ln(rounds/beta))`` items and one grid cell, where ``s = sqrt(rounds)/mu`` (docs/preprocessing.md).
+
+    Parameters
+    ----------
+    values : array of shape (n,)
+        Numbers; NaN is missing and counts nowhere.
+    quantile : float
+        In (0, 1); 0.5 is the median.
+    low, high : float
+        Public bounds. May be coarse, such as -1e6 and 1e6: the cost grows with the number of rounds only.
+    epsilon, mu : float
+        What may be spent: exactly one of them.
+    delta : float
+        The delta of (epsilon, delta).
+    adjacency : {"replace-one", "zero-out"}
+    groups : array of shape (n,), optional
+        The user each value belongs to; users then count equally.
+    rounds : int
+        Noisy counts; the grid has ``2^rounds`` cells.
+    smallest : float, optional
+        Differences below this do not matter: cells are even up to there, and widen in proportion above. Default:
+        1e-9 of the distance between the bounds.
+    seed : int, optional
+        None draws from the operating system; an integer is for experiments.
+    """
+    column = _checked_values(values)
+    quantile = _checked_quantile(quantile)
+    low, high = checked_pair("(low, high)", (low, high))
+    grid = _grid(low, high, smallest, rounds)
+    shares = _Shares(column, _user_weights(groups, len(column)))
+    cells, guarantee = _spend(
+        [shares], [quantile], [grid], epsilon, mu, delta, adjacency, "user" if groups is not None else "record", seed
+    )
+    return PrivateEstimate(cells[0][1], guarantee)
+
+
+def private_ranges(
+    X: Any,
+    bounds: Any,
+    *,
+    quantiles: tuple[float, float] = (0.05, 0.95),
+    epsilon: float | None = None,
+    mu: float | None = None,
+    delta: float,
+    adjacency: Adjacency = "replace-one",
+    groups: ArrayLike | None = None,
+    rounds: int = 16,
+    smallest: float | None = None,
+    seed: int | None = None,
+) -> PrivateEstimate:
+    """A range (low, high) of every column, by two private quantiles of each.
+
+    Guarantee: as ``private_quantile``, for all columns together: one record may differ in every column, so the noise
+    grows with the square root of their number. The value has shape (columns, 2), low below high in every row.
+
+    Parameters
+    ----------
+    X : array or data frame of shape (n, columns)
+        NaN is missing.
+    bounds : pair, list of pairs or dictionary
+        Public (low, high) of each column, however coarse.
+    quantiles : pair of float
+        Which quantiles make the range.
+    epsilon, mu, delta, adjacency, groups, rounds, smallest, seed
+        As in ``private_quantile``.
+    """
+    table = _checked_table(X)
+    pairs = checked_ranges("bounds", bounds, table.shape[1], names_of(X))
+    lower, upper = checked_pair("quantiles", quantiles)
+    both = [_checked_quantile(lower), _checked_quantile(upper)]
+    weights = _user_weights(groups, len(table))
+    columns = [shares for column in table.T for shares in [_Shares(column, weights)] * 2]
+    grids = [grid for low, high in pairs for grid in [_grid(low, high, smallest, rounds)] * 2]
+    unit = "user" if groups is not None else "record"
+    cells, guarantee = _spend(columns, both * len(pairs), grids, epsilon, mu, delta, adjacency, unit, seed)
+    # Outer edges of both cells: never an empty range, even of a constant column or of crossed searches.
+    found = np.array(cells).reshape(len(pairs), 4)
+    return PrivateEstimate(np.column_stack([found.min(axis=1), found.max(axis=1)]), guarantee)
+
+
+def private_row_norm(
+    X: Any,
+    largest: float,
+    *,
+    quantile: float = 0.9,
+    epsilon: float | None = None,
+    mu: float | None = None,
+    delta: float,
+    adjacency: Adjacency = "replace-one",
+    groups: ArrayLike | None = None,
+    rounds: int = 16,
+    smallest: float | None = None,
+    seed: int | None = None,
+) -> PrivateEstimate:
+    """A bound on the length of rows that about ``quantile`` of them keep: to be declared as ``row_norm``.
+
+    Guarantee: as ``private_quantile`` of the rows' lengths.
+
+    Parameters
+    ----------
+    X : array, SciPy sparse matrix or data frame of shape (n, features)
+    largest : float
+        A public bound, however coarse.
+    quantile : float
+        The share of rows that need not be scaled down.
+    epsilon, mu, delta, adjacency, groups, rounds, smallest, seed
+        As in ``private_quantile``.
+    """
+    from hushpoint.problem import _checked_features
+
+    largest = require_positive("largest", largest, remedy="Pass a public bound on the length of any row.")
+    table = _checked_features(X)
+    sparse = not isinstance(table, np.ndarray)
+    with np.errstate(over="ignore"):  # an infinite length is longer than every threshold, as it should be
+        squared = table.multiply(table).sum(axis=1) if sparse else np.einsum("ij,ij->i", table, table)
+    lengths = np.sqrt(np.asarray(squared, dtype=np.float64)).reshape(-1)
+    return private_quantile(
+        lengths,
+        quantile,
+        0.0,
+        largest,
+        epsilon=epsilon,
+        mu=mu,
+        delta=delta,
+        adjacency=adjacency,
+        groups=groups,
+        rounds=rounds,
+        smallest=smallest,
+        seed=seed,
+    )
+
+
+def _spend(
+    columns: Sequence[_Shares],
+    quantiles: Sequence[float],
+    grids: Sequence[_Grid],
+    epsilon: float | None,
+    mu: float | None,
+    delta: float,
+    adjacency: Adjacency,
+    unit: Any,
+    seed: int | None,
+) -> tuple[list[tuple[float, float]], Guarantee]:
+    """Search with the noise that the budget asks for."""
+    mu = _allowed_mu(epsilon, mu, delta)
+    require_choice("adjacency", adjacency, ADJACENCIES)
+    rounds, source = grids[0].rounds, source_for(seed)
+    std = round_up(sensitivity(quantiles, adjacency) * math.sqrt(rounds) / mu, 1e-14)
+    cells, _ = search(columns, quantiles, grids, std, source)
+    searches = "one quantile" if len(quantiles) == 1 else f"{len(quantiles)} quantiles"
+    guarantee = Guarantee(
+        gdp_epsilon(mu, delta),
+        delta,
+        mu,
+        unit,
+        adjacency,
+        "iterates",
+        "proved",
+        _SECTION,
+        (f"{searches} searched on a public grid in {rounds} rounds of noisy counts",),
+        source=source.describe(),
+    )
+    return cells, guarantee
+
+
+def _allowed_mu(epsilon: float | None, mu: float | None, delta: float) -> float:
+    checked_delta(delta)
+    if (epsilon is None) == (mu is None):
+        given = "both epsilon and mu" if mu is not None else "neither epsilon nor mu"
+        raise ValueError(f"{given} were given. Pass exactly one of them: what this estimate may spend.")
+    if mu is not None:
+        return require_positive("mu", mu)
+    assert epsilon is not None
+    return gdp_mu(Budget(epsilon, delta).epsilon, delta)
+
+
+def _grid(low: float, high: float, smallest: float | None, rounds: int) -> _Grid:
+    require_count("rounds", rounds, most=52)
+    if smallest is None:
+        smallest = 1e-9 * (high - low)
+    return _Grid(low, high, require_positive("smallest", smallest), int(rounds))
+
+
+def _checked_quantile(quantile: Any) -> float:
+    number = require_positive("quantile", quantile, remedy="Pass a number between 0 and 1, for example 0.5.")
+    if number >= 1:
+        raise ValueError(f"quantile is {quantile!r}. Pass a number between 0 and 1, for example 0.5.")
+    return number
+
+
+def _checked_values(values: ArrayLike) -> Array:
+    column = _as_floats("values", values)
+    if column.ndim != 1 or not len(column):
+        raise ValueError(f"values has shape {column.shape}. Pass a vector with one number an item.")
+    return column
+
+
+def _checked_table(X: Any) -> Array:
+    table = _as_floats("X", X)
+    if table.ndim != 2 or 0 in table.shape:
+        raise ValueError(f"X has shape {table.shape}. Pass a table of shape (rows, columns).")
+    return table
+
+
+def _as_floats(name: str, values: Any) -> Array:
+    try:
+        return np.asarray(values).astype(np.float64)
+    except (TypeError, ValueError):
+        raise ValueError(f"{name} has entries that are not numbers. Encode or leave out text columns.") from None
+
+
+def _user_weights(groups: ArrayLike | None, rows: int) -> Array | None:
+    """One over the number of rows of a row's user: users count equally, and none counts more than once."""
+    if groups is None:
+        return None
+    from hushpoint.problem import _checked_groups
+
+    order, _, counts = _checked_groups(groups, rows)
+    weights: NDArray[np.float64] = np.empty(rows)
+    weights[order] = np.repeat(1.0 / counts, counts)
+    return weights

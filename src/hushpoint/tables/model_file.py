@@ -1,0 +1,193 @@
+"""A trained model in one JSON file: coefficients, schema and guarantee, all that is needed to predict and to quote."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import expit
+
+from hushpoint._version import __version__
+from hushpoint.privacy.guarantee import Guarantee
+from hushpoint.tables.schema import Number, Schema
+from hushpoint.tables.writing import written_whole
+
+Array = NDArray[np.float64]
+
+FORMAT = "hushpoint table model"
+FORMAT_VERSION = 1
+ESTIMATORS = {
+    "logistic": "PrivateLogisticRegression",
+    "svc": "PrivateLinearSVC",
+    "linear": "PrivateLinearRegression",
+    "lasso": "PrivateLasso",
+    "huber": "PrivateHuberRegressor",
+}
+CLASSIFIERS = ("logistic", "svc")
+
+
+@dataclass(frozen=True, eq=False)
+class TableModel:
+    """A model of a table, with its public schema and its guarantee; it holds nothing else that comes from the data.
+
+    Parameters
+    ----------
+    kind : str
+        "logistic", "svc", "linear", "lasso" or "huber".
+    schema : Schema
+    coefficients : array of shape (features,), (1, features) or (classes, features)
+    intercept : float or array of shape (1,) or (classes,)
+    classes : tuple of str, optional
+        The classes, in the order of the coefficients and probabilities.
+    guarantee : Guarantee
+    encoding : mapping
+        How the table became a matrix: the arguments of ``TableEncoder``.
+    details : mapping
+        Rows, users, steps and parameters of the training, for the record.
+    """
+
+    kind: str
+    schema: Schema
+    coefficients: Array
+    intercept: Any
+    classes: tuple[str, ...] | None
+    guarantee: Guarantee
+    encoding: Mapping[str, Any] = field(default_factory=dict)
+    details: Mapping[str, Any] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        if self.kind not in ESTIMATORS:
+            raise ValueError(f"model is {self.kind!r}. Choose one of: {', '.join(ESTIMATORS)}.")
+        if self.coefficients.shape[-1] != len(self.feature_names):
+            raise ValueError(
+                f"the model has {self.coefficients.shape[-1]} coefficients and the schema {len(self.feature_names)} "
+                "features. The file was changed, or its schema was."
+            )
+        if (self.classes is None) == (self.kind in CLASSIFIERS) or len(
+            np.atleast_2d(self.coefficients)
+        ) != self._scores:
+            raise ValueError("the model's coefficients do not belong to its classes. The file was changed.")
+        if (self.kind in CLASSIFIERS) != (self.schema.task == "classification"):
+            raise ValueError(f"a {self.kind} model cannot predict {self.schema.target!r}. The file was changed.")
+        if not (np.isfinite(self.coefficients).all() and np.isfinite(self.intercept).all()):
+            raise ValueError("the model has coefficients that are not finite numbers. The file was changed.")
+
+    @property
+    def _scores(self) -> int:
+        return 1 if self.classes is None or len(self.classes) == 2 else len(self.classes)
+
+    @property
+    def feature_names(self) -> list[str]:
+        """What each coefficient belongs to."""
+        return list(map(str, self._encoder().get_feature_names_out()))
+
+    def decision_function(self, table: Any) -> Array:
+        """Scores of a data frame or a dictionary of columns: one a row, or one a row and class if there are several."""
+        scores = self._encoder().transform(table) @ np.atleast_2d(self.coefficients).T + self.intercept
+        return np.asarray(scores[:, 0] if scores.shape[1] == 1 else scores)
+
+    def predict(self, table: Any) -> NDArray[Any]:
+        """Classes, or numbers inside the declared range, from a data frame or a dictionary of columns."""
+        scores = self.decision_function(table)
+        if self.classes is None:
+            declared = self.schema.target_column
+            assert isinstance(declared, Number)
+            return np.asarray(np.clip(scores, declared.low, declared.high))
+        best = (scores > 0).astype(np.int64) if scores.ndim == 1 else scores.argmax(axis=1)
+        return np.asarray(np.array(self.classes)[best])
+
+    def predict_proba(self, table: Any) -> Array:
+        """Probabilities of the classes, in the order of ``classes``; logistic models only.
+
+        With several classes, each one's probability against the rest, made to sum to 1.
+        """
+        if self.kind != "logistic":
+            raise ValueError(f"a {self.kind} model has no probabilities. Train a logistic one.")
+        each = expit(self.decision_function(table))
+        if each.ndim == 1:
+            return np.column_stack([1 - each, each])
+        each = np.maximum(each, np.finfo(np.float64).tiny)
+        return np.asarray(each / each.sum(axis=1, keepdims=True))
+
+    def to_dict(self) -> dict[str, Any]:
+        """The model as JSON can hold it."""
+        return {
+            "format": FORMAT,
+            "format_version": FORMAT_VERSION,
+            "hushpoint_version": __version__,
+            "model": self.kind,
+            "features": self.feature_names,
+            "coefficients": self.coefficients.tolist(),
+            "intercept": np.asarray(self.intercept).tolist(),
+            "classes": None if self.classes is None else list(self.classes),
+            "guarantee": self.guarantee.to_dict(),
+            "encoding": dict(self.encoding),
+            "details": dict(self.details),
+            "schema": self.schema.to_dict(),
+        }
+
+    def save(self, path: str | Path, force: bool = False) -> None:
+        """Write one JSON file, whole or not at all; an existing file is kept unless ``force``."""
+        with written_whole(path, force) as text:
+            json.dump(self.to_dict(), text, indent=2, ensure_ascii=False, allow_nan=False)
+            text.write("\n")
+
+    def _encoder(self) -> Any:
+        from hushpoint.preprocessing import TableEncoder
+
+        return TableEncoder(self.schema, **self.encoding).fit()
+
+
+def estimator_class(kind: str) -> Any:
+    """The estimator that trains a kind of model."""
+    from hushpoint import estimators
+
+    return getattr(estimators, ESTIMATORS[kind])
+
+
+def load_model(path: str | Path) -> TableModel:
+    """Read a model that ``save`` or ``hushpoint fit`` wrote."""
+    try:
+        record = json.loads(Path(path).read_text(encoding="utf-8"))
+    except OSError as error:
+        raise ValueError(f"model {str(path)!r} cannot be read: {error.strerror}.") from None
+    except ValueError:
+        raise ValueError(f"model {str(path)!r} is no valid JSON. Train it again: hushpoint fit.") from None
+    if not isinstance(record, dict) or record.get("format") != FORMAT:
+        raise ValueError(f"model {str(path)!r} is no model that hushpoint fit wrote.")
+    if record.get("format_version") != FORMAT_VERSION:
+        raise ValueError(
+            f"model {str(path)!r} has format version {record.get('format_version')!r} and this is Hushpoint "
+            f"{__version__}, which reads version {FORMAT_VERSION}. Use the Hushpoint that wrote it."
+        )
+    try:
+        model = TableModel(
+            record["model"],
+            Schema.from_dict(record["schema"]),
+            np.array(record["coefficients"], dtype=np.float64),
+            np.array(record["intercept"], dtype=np.float64),
+            None if record["classes"] is None else tuple(record["classes"]),
+            _guarantee(record["guarantee"]),
+            record["encoding"],
+            record["details"],
+        )
+    except (AttributeError, KeyError, TypeError) as error:
+        raise ValueError(f"model {str(path)!r} is incomplete or changed ({error}). Train it again.") from None
+    if model.feature_names != record.get("features"):
+        raise ValueError(f"model {str(path)!r} names other features than its schema gives. The file was changed.")
+    return model
+
+
+def _guarantee(record: Mapping[str, Any]) -> Guarantee:
+    known = {key: value for key, value in record.items() if key != "statement"}
+    for name in ("epsilon", "mu"):
+        known[name] = math.inf if known[name] == "inf" else known[name]
+    known["assumptions"] = tuple(known["assumptions"])
+    known["observers"] = None if known["observers"] is None else tuple(known["observers"])
+    return Guarantee(**known)

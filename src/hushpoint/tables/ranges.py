@@ -1,0 +1,48 @@
+"""Ranges of columns of which only coarse bounds are public, learned with a part of the budget."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from typing import Any
+
+from hushpoint.privacy.gaussian import gdp_epsilon, gdp_mu
+from hushpoint.privacy.guarantee import Adjacency, Guarantee, compose
+from hushpoint.tables.schema import Column, Schema
+
+
+def split_budget(epsilon: float, delta: float, share: float) -> tuple[float, float]:
+    """mu for the ranges and epsilon for the training, which compose to the budget: shares of mu squared."""
+    if not 0 < share < 1:
+        raise ValueError(f"range_share is {share!r}. Pass the ranges' share of the budget, between 0 and 1.")
+    # A little less than allowed: the epsilon of the training is rounded up and turned into a mu once more.
+    mu = gdp_mu(epsilon, delta) * (1 - 1e-9)
+    return math.sqrt(share) * mu, gdp_epsilon(math.sqrt(1 - share) * mu, delta)
+
+
+def learned_ranges(
+    values: Any, schema: Schema, users: Any, mu: float, delta: float, adjacency: Adjacency, seed: int | None
+) -> tuple[Schema, Guarantee]:
+    """The schema with a narrower range for every column that asks for one, and what finding them cost."""
+    from hushpoint.preprocessing.quantiles import private_ranges
+
+    asked = schema.to_learn
+    bounds = [(column.low, column.high) for column in asked.values()]
+    found, guarantee = private_ranges(values, bounds, mu=mu, delta=delta, adjacency=adjacency, groups=users, seed=seed)
+    narrower: dict[str, Column] = {
+        name: replace(column, low=float(low), high=float(high), learn=False)
+        for (name, column), (low, high) in zip(asked.items(), found, strict=True)
+    }
+    columns = {name: narrower.get(name, column) for name, column in schema.columns.items()}
+    return replace(schema, columns=columns), guarantee
+
+
+def together(ranges: Guarantee, training: Guarantee, epsilon: float) -> Guarantee:
+    """One guarantee for the ranges and the model, within the budget."""
+    both = compose(ranges, training)
+    if both.epsilon > epsilon or both.delta > max(ranges.delta, training.delta):
+        raise ValueError(
+            "learning ranges shares a Gaussian budget, and the training's guarantee is not Gaussian. Declare the "
+            "ranges (without learn), or choose adjacency replace-one."
+        )
+    return both

@@ -1,0 +1,228 @@
+"""From a table and its schema to a private model."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import scipy.sparse
+from numpy.typing import NDArray
+
+from hushpoint.privacy.guarantee import Budget
+from hushpoint.tables import cells
+from hushpoint.tables.model_file import CLASSIFIERS, ESTIMATORS, TableModel, estimator_class
+from hushpoint.tables.ranges import learned_ranges, split_budget, together
+from hushpoint.tables.reading import read_chunks
+from hushpoint.tables.schema import Boolean, Category, Number, Schema, load_schema
+
+_WIDE = 200  # encoded features from which a table of indicators is kept sparse
+
+
+def fit_model(
+    data: Any,
+    schema: Schema | str | Path,
+    *,
+    epsilon: float,
+    delta: float | None = None,
+    model: str | None = None,
+    target: str | None = None,
+    groups: str | None = None,
+    row_norm: float | None = None,
+    range_share: float = 0.1,
+    seed: int | None = None,
+    **options: Any,
+) -> TableModel:
+    """Train a private model of a table, with bounds from the schema and never from the data.
+
+    Guarantee: ``model.guarantee``, that of the estimator, composed with that of learned ranges where there are any.
+
+    Parameters
+    ----------
+    data : path, data frame or dictionary of columns
+        A .csv, .csv.gz or .parquet file, or a table in memory.
+    schema : Schema or path
+    epsilon : float
+    delta : float, optional
+        Default: ``n**-1.1``, n the number of rows, or of users with groups.
+    model : {"logistic", "svc", "linear", "lasso", "huber"}, optional
+        Default: logistic for a category or boolean, linear for a number.
+    target, groups : str, optional
+        Columns, where they are not those of the schema.
+    row_norm : float, optional
+        Longer rows are scaled down to this in training. Default: ``TableEncoder.typical_row_norm_``.
+    range_share : float
+        The share of the budget (of mu squared) for the ranges of columns that the schema marks ``learn = true``; unused
+        where there are none.
+    seed : int, optional
+        None draws from the operating system; an integer is for experiments.
+    **options
+        Handed to the estimator where given and not None: penalty, alpha, adjacency, fit_intercept, ...
+    """
+    from hushpoint.preprocessing import TableEncoder
+
+    known = schema if isinstance(schema, Schema) else load_schema(schema)
+    known = known.with_roles(target, groups)
+    kind = chosen_kind(model, known)
+    Budget(epsilon, 0.5 if delta is None else delta)  # refuses before a long table is read
+    learned, left, ranges = known, epsilon, None
+    if known.to_learn:
+        values, users = _to_learn(data, known)
+        delta = _default_delta(len(values), users) if delta is None else delta
+        mu, left = split_budget(epsilon, delta, range_share)
+        adjacency: Any = options.get("adjacency") or "replace-one"
+        learned, ranges = learned_ranges(values, known, users, mu, delta, adjacency, seed)
+    encoder = TableEncoder(learned).fit()
+    encoder.set_params(sparse_output=_mostly_zeros(encoder))
+    X, y, users = _matrices(data, learned, encoder)
+    delta = _default_delta(len(y), users) if delta is None else delta
+    row_norm = encoder.typical_row_norm_ if row_norm is None else row_norm
+    estimator = _estimator(kind, learned, left, delta, row_norm, seed, options)
+    estimator.fit(X, y, groups=users)
+    guarantee = estimator.guarantee_ if ranges is None else together(ranges, estimator.guarantee_, epsilon)
+    return TableModel(
+        kind,
+        learned,
+        np.asarray(estimator.coef_, dtype=np.float64),
+        estimator.intercept_,
+        tuple(map(str, estimator.classes_)) if kind in CLASSIFIERS else None,
+        guarantee,
+        {"scale": encoder.scale, "row_norm": encoder.row_norm},
+        {
+            "rows": len(y),
+            "users": None if users is None else len(np.unique(users)),
+            "steps": np.asarray(estimator.n_iter_).max().item(),
+            "row_norm": row_norm,
+            "learned_ranges": list(known.to_learn),
+            "parameters": {name: _plain(value) for name, value in estimator.get_params(deep=False).items()},
+            "plan": {name: _plain(value) for name, value in asdict(estimator.parameters_).items()},
+        },
+    )
+
+
+def chosen_kind(model: str | None, schema: Schema) -> str:
+    """The model asked for, or the usual one for the target."""
+    task = schema.task
+    if task == "classification" and len(schema.classes) < 2:
+        raise ValueError(f"target {schema.target!r} declares one class. Declare at least two values.")
+    if getattr(schema.target_column, "learn", False):
+        raise ValueError(f"target {schema.target!r} has learn = true. Declare its range: only features' are learned.")
+    if model is None:
+        return "logistic" if task == "classification" else "linear"
+    fitting = [kind for kind in ESTIMATORS if (kind in CLASSIFIERS) == (task == "classification")]
+    if model not in fitting:
+        kind = schema.target_column.kind
+        raise ValueError(
+            f"model is {model!r} and the target {schema.target!r} is a {kind}. Choose one of: {', '.join(fitting)}."
+        )
+    return model
+
+
+def _parts(data: Any, schema: Schema) -> Iterator[Any]:
+    for chunk in read_chunks(data) if isinstance(data, (str, Path)) else [data]:
+        _require_declared(schema, chunk)
+        yield chunk
+
+
+def _to_learn(data: Any, schema: Schema) -> tuple[NDArray[np.float64], NDArray[Any] | None]:
+    """The columns whose range is to be learned, and the users."""
+    values, users = [], []
+    for chunk in _parts(data, schema):
+        columns = {name: cells.column_of(chunk, name) for name in schema.to_learn}
+        values.append(np.column_stack([cells.numbers(c, schema.missing_values, name) for name, c in columns.items()]))
+        if schema.groups is not None:
+            users.append(_users(schema, chunk))
+    return np.vstack(values), np.concatenate(users) if users else None
+
+
+def _default_delta(rows: int, users: NDArray[Any] | None) -> float:
+    items = rows if users is None else len(np.unique(users))
+    return float(items**-1.1)
+
+
+def _matrices(data: Any, schema: Schema, encoder: Any) -> tuple[Any, NDArray[Any], NDArray[Any] | None]:
+    """Features, targets and users, part by part."""
+    features, targets, users = [], [], []
+    for chunk in _parts(data, schema):
+        features.append(encoder.transform(chunk))
+        targets.append(_targets(schema, chunk))
+        if schema.groups is not None:
+            users.append(_users(schema, chunk))
+    y = np.concatenate(targets)
+    if schema.task == "classification" and len(np.unique(y)) < len(schema.classes):
+        raise ValueError(
+            f"target {schema.target!r} does not have every declared class in this table. Train on a table that has, "
+            "or declare fewer classes."
+        )
+    X = scipy.sparse.vstack(features, format="csr") if scipy.sparse.issparse(features[0]) else np.vstack(features)
+    return X, y, np.concatenate(users) if users else None
+
+
+def _require_declared(schema: Schema, table: Any) -> None:
+    names = list(getattr(table, "columns", table))
+    needed = [*schema.features, schema.target, schema.groups]
+    absent = [name for name in needed if name is not None and name not in names]
+    if absent:
+        raise ValueError(f"the table lacks {', '.join(map(repr, absent))}. It needs every declared column.")
+    extra = [str(name) for name in names if name not in schema.columns and name != schema.groups]
+    if extra:
+        raise ValueError(
+            f'the schema does not declare {", ".join(map(repr, extra))}. Add each column, with kind = "ignore" if it '
+            "is not to be used."
+        )
+
+
+def _targets(schema: Schema, table: Any) -> NDArray[Any]:
+    assert schema.target is not None
+    column, given = schema.target_column, cells.column_of(table, schema.target)
+    who = f"target {schema.target!r}"
+    if isinstance(column, Number):
+        values = cells.numbers(given, schema.missing_values, schema.target)
+        if np.isnan(values).any():
+            raise ValueError(f"{who} has missing cells. Leave those rows out.")
+        return np.clip(values, column.low, column.high)
+    assert isinstance(column, (Boolean, Category))
+    if isinstance(column, Category):
+        codes = cells.categories(given, column.values, schema.missing_values)
+    else:
+        codes = cells.truths(given, schema.missing_values)
+    if (codes < 0).any():
+        raise ValueError(f"{who} has missing cells or classes that are not declared. Leave those rows out, or declare.")
+    return np.array(schema.classes)[codes]
+
+
+def _users(schema: Schema, table: Any) -> NDArray[Any]:
+    assert schema.groups is not None
+    column = cells.column_of(table, schema.groups)
+    if cells.missing(column, schema.missing_values).any():
+        raise ValueError(f"groups column {schema.groups!r} has missing cells. Give every row a user.")
+    return np.array(cells.texts(column))
+
+
+def _estimator(
+    kind: str, schema: Schema, epsilon: float, delta: float, row_norm: float, seed: int | None, options: dict[str, Any]
+) -> Any:
+    make = estimator_class(kind)
+    given = {name: value for name, value in options.items() if value is not None}
+    if given.get("penalty") == "none":
+        given["penalty"] = None
+    taken = make().get_params(deep=False)
+    for name in given:
+        if name not in taken:
+            raise ValueError(f"{name} was given and a {kind} model has none. Leave it out, or choose another model.")
+    if isinstance(schema.target_column, Number):
+        given["target_range"] = (schema.target_column.low, schema.target_column.high)
+    return make(epsilon=epsilon, delta=delta, row_norm=row_norm, random_state=seed, **given)
+
+
+def _mostly_zeros(encoder: Any) -> bool:
+    width = len(encoder.get_feature_names_out())
+    return width >= _WIDE and width >= 10 * len(encoder.schema_.features)
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, (list, tuple)):
+        return [_plain(v) for v in value]
+    return value if value is None or isinstance(value, (bool, int, float, str)) else repr(value)
