@@ -38,11 +38,13 @@ class Passes:
         self._size = max(self._chunk, -(-len(rows) // _GROUPS))
         self._groups = -(-len(rows) // self._size)
         self._table: Any = None if self._loss is None else table_of(rows.features)
+        if not hasattr(rows.features, "__getitem__"):  # products only: all rows at once
+            self._chunk = len(rows)
 
     def gradient(self, model: Array, weights: Array, curvatures: Array | None = None) -> Array:
         """``sum_i weights_i phi'(a_i.x) a_i``; ``weights_i phi''(a_i.x)`` goes to ``curvatures``, one number a row."""
         rows = self.rows
-        if self._loss is None:
+        if self._table is None:
             return self._numpy_gradient(model, weights, curvatures)
         totals = np.zeros((self._groups, self.width))
         keep = np.empty(0) if curvatures is None else curvatures
@@ -88,7 +90,7 @@ class Passes:
         rows, total = self.rows, np.zeros(self.width)
         for start in range(0, len(rows), self._chunk):
             index = slice(start, start + self._chunk)
-            part = rows.pick(index)
+            part = rows if self._chunk >= len(rows) else rows.pick(index)
             margins, loss = part.margins(model), part.row_loss
             total += np.asarray(part.features.T @ (weights[index] * loss.derivative(margins, part.targets)))
             if curvatures is not None:

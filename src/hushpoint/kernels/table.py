@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+import scipy.sparse
 from numba import types
 from numba.extending import overload
 
@@ -19,12 +20,15 @@ TILE = 4  # rows that are read together: a point or a sum is then loaded once fo
 
 
 def table_of(features: Any) -> Any:
-    """Features as compiled code takes them."""
+    """Features as compiled code takes them; None for those that only know products."""
     if isinstance(features, np.ndarray):
         return features
     if isinstance(features, StreamedRows):
         return features.table, features.factors
-    return features.data, features.indices, features.indptr
+    if not scipy.sparse.issparse(features):
+        return None
+    rows: Any = features
+    return rows.data, rows.indices, rows.indptr
 
 
 @inner_sum
