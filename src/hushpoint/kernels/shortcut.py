@@ -64,15 +64,8 @@ class ConsensusShortcut:
         squared = rows.squared_norms
         inverse = np.sqrt(np.divide(1.0, squared, out=np.zeros_like(squared), where=squared > 0))
         width = rows.features.shape[1]
-        gram = np.zeros((width, width))
-        step = max(1, (1 << 18) // width)
-        for start in range(0, len(rows), step):  # chunks: no second copy of the features
-            part = rows.features[start : start + step]
-            part = part.toarray() if rows.sparse else part
-            part = part * inverse[start : start + step, None]
-            gram += part.T @ part
         # The matrix may be singular, so its root comes from eigenvalues.
-        values, vectors = np.linalg.eigh(len(rows) * np.eye(width) - gram)
+        values, vectors = np.linalg.eigh(len(rows) * np.eye(width) - rows.passes.hessian(inverse**2))
         root = vectors * np.sqrt(np.maximum(values, 0.0))
         scales = self.gamma / (1 + self.gamma * self.ridge) * squared
         table = table_of(rows.features)
