@@ -53,5 +53,6 @@ $(READY): pyproject.toml
 	@{ $(BIN)/python -c '$(RECENT)' && $(BIN)/python -m pip --version; } >/dev/null 2>&1 \
 	  || "$(PYTHON)" -m venv --clear .venv
 	@$(BIN)/python -m pip install -qq --no-input --disable-pip-version-check -e ".[dev,plots,graphs]"
+	@$(BIN)/python -m hushpoint.kernels
 	@touch $@
 	@echo "Ready."

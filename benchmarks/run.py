@@ -1,85 +1,76 @@
-"""Hushpoint beside a plain per-record NumPy loop, in one process: ratios, with their spread.
+"""Hushpoint beside a plain loop, its peers and the machine's limit, in one run: ratios, with their spread.
 
 Run with ``make bench``. Seconds depend on the machine; only the ratios mean anything.
+
+    make bench ARGS="--only loops users"           some sections
+    make bench ARGS="--data adult.csv.gz"          with Adult (or HUSHPOINT_ADULT=path), Opacus and diffprivlib
+    make bench ARGS="--stream --write docs/performance.md"
 """
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable
+import argparse
+import os
+import platform
+from pathlib import Path
 
-import numpy as np
-import plain
+import sections
 from rich import box
 from rich.console import Console
 from rich.table import Table
 
-import hushpoint as hp
-from hushpoint.experiments.data import synthetic_lasso
+from hushpoint._threads import threads
 
-STRENGTH, GAMMA, RELAXATION, SIGMA = 1e-3, 6.0, 0.5, 0.5
-REPEATS = 7
-
-
-def seconds_per_step(run: Callable[[], None], steps: int) -> np.ndarray:
-    """Time of one step, once per repeat."""
-    times = []
-    for _ in range(REPEATS):
-        start = time.perf_counter()
-        run()
-        times.append((time.perf_counter() - start) / steps)
-    return np.array(times)
+ALL = ("loops", "million", "users", "growth", "draws", "imports")
+BEGIN, END = "<!-- bench: begin -->", "<!-- bench: end -->"
 
 
 def main() -> None:
-    X, y, _ = synthetic_lasso(800, 64)
-    problem = hp.Problem(X, y, regularizer=hp.regularizers.L1(STRENGTH), row_norm=1.0, clip=1.0)
-    rng = np.random.default_rng(0)
-    u, zhat, z = np.zeros((800, 64)), np.zeros(64), np.zeros(64)
-    settings = (GAMMA, RELAXATION, SIGMA, STRENGTH, rng)
-    cases = [
-        (
-            "centralized_admm step, n = 800, p = 64",
-            lambda: plain.centralized_step(X, y, u, *settings),
-            1,
-            hp.methods.centralized_admm(problem, 1000, GAMMA, RELAXATION, noise_std=SIGMA),
-        ),
-        (
-            "federated_admm round, 100 of 800 users",
-            lambda: plain.federated_round(X, y, u, zhat, 100, *settings),
-            1,
-            hp.methods.federated_admm(problem, 500, GAMMA, RELAXATION, sample_size=100, noise_std=SIGMA),
-        ),
-        (
-            "decentralized_admm hop",
-            lambda: [plain.hop(X, y, u, zhat, *settings) for _ in range(200)],
-            200,
-            hp.methods.decentralized_admm(problem, 5000, GAMMA, RELAXATION, noise_std=SIGMA),
-        ),
-        (
-            "dp_sgd step, all records",
-            lambda: plain.gradient_step(X, y, z, 1.0, 0.01, STRENGTH, rng),
-            1,
-            hp.methods.dp_sgd(problem, 500, 1.0, noise_std=0.01),
-        ),
-    ]
-    table = Table("what", "plain loop", "seeded", "ratio", "secure", "ratio", box=box.SIMPLE_HEAD)
-    for name, loop, loop_steps, plan in cases:
-        plan.run(seed=0)  # compile and warm up
-        slow = seconds_per_step(loop, loop_steps)
-        row = [name, _time(slow)]
-        for seed in (1, None):
-            fast = seconds_per_step(lambda: plan.run(seed=seed), plan.steps)  # noqa: B023 - called at once
-            row += [_time(fast), f"{np.median(slow) / np.median(fast):.0f}x"]
-        table.add_row(*row)
-    console = Console(width=120)
-    console.print(table)
-    console.print(f"Median of {REPEATS} repeats (from the fastest to the slowest); ratio of medians.")
+    options = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    options.add_argument("--only", nargs="*", choices=ALL, default=list(ALL), help="sections to run")
+    options.add_argument("--repeats", type=int, default=7)
+    options.add_argument("--data", default=os.environ.get("HUSHPOINT_ADULT"), help="adult.csv.gz: adds the peers")
+    options.add_argument("--no-peers", action="store_true", help="Adult without Opacus and diffprivlib")
+    options.add_argument("--stream", action="store_true", help="4 GB on disk, in a temporary directory")
+    options.add_argument("--write", type=Path, help="a Markdown file whose tables are replaced by these")
+    chosen = options.parse_args()
+    found = [getattr(sections, name)(chosen.repeats) for name in chosen.only]
+    if chosen.data:
+        import adult
+
+        found.append(adult.section(chosen.data, min(chosen.repeats, 3), not chosen.no_peers))
+    if chosen.stream:
+        import stream
+
+        found.append(stream.section())
+    console = Console(width=160)
+    for title, columns, rows in found:
+        table = Table(*columns, title=title, title_justify="left", box=box.SIMPLE_HEAD)
+        for row in rows:
+            table.add_row(*row)
+        console.print(table)
+    console.print(f"Median of {chosen.repeats} repeats (from the fastest to the slowest). {_machine()}")
+    if chosen.write:
+        _write(chosen.write, found, chosen.repeats)
 
 
-def _time(times: np.ndarray) -> str:
-    low, middle, high = (1e6 * value for value in (times.min(), np.median(times), times.max()))
-    return f"{middle:.0f} us ({low:.0f}-{high:.0f})"
+def _machine() -> str:
+    return f"Python {platform.python_version()}, {platform.machine()}, {threads()} threads."
+
+
+def _write(path: Path, found: list[sections.Section], repeats: int) -> None:
+    """Replace what is between the marks of a Markdown file."""
+    text = path.read_text()
+    if BEGIN not in text or END not in text:
+        raise SystemExit(f"{path} has no lines {BEGIN} and {END} to write between.")
+    lines = []
+    for title, columns, rows in found:
+        lines += [f"### {title}", "", "| " + " | ".join(columns) + " |", "|" + " --- |" * len(columns)]
+        lines += ["| " + " | ".join(row) + " |" for row in rows]
+        lines.append("")
+    lines.append(f"Median of {repeats} repeats (from the fastest to the slowest). {_machine()}")
+    before, after = text.split(BEGIN)[0], text.split(END)[1]
+    path.write_text(before + BEGIN + "\n\n" + "\n".join(lines) + "\n\n" + END + after)
 
 
 if __name__ == "__main__":

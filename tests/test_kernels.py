@@ -2,14 +2,22 @@
 
 from __future__ import annotations
 
+import os
+import shutil
+import subprocess
+import sys
 from dataclasses import replace
+from pathlib import Path
 
 import networkx as nx
 import numpy as np
 import pytest
 from scipy import stats
+from scipy.sparse import csr_array
 
 import hushpoint as hp
+from hushpoint.kernels.coordinates import CompiledCoordinates
+from hushpoint.kernels.draw import _smallest
 from hushpoint.kernels.rows import CompiledRounds, CompiledWalk
 from hushpoint.kernels.shortcut import ConsensusShortcut
 
@@ -86,6 +94,51 @@ def test_compiled_rounds_are_the_plain_rounds(loss, penalty, clip, sampling):
     np.testing.assert_array_equal(fast.state.participations, slow.state.participations)
 
 
+@pytest.mark.parametrize("make", [
+    lambda p: hp.methods.federated_admm(p, 30, 1.7, 0.6, noise_std=0.4, sample_size=5),
+    lambda p: hp.methods.decentralized_admm(p, 150, 1.7, 0.6, noise_std=0.4),
+    lambda p: hp.methods.centralized_admm(p, 25, 1.7, 0.6, noise_std=0.0),
+])  # fmt: skip
+@every_loss
+def test_sparse_rows_are_the_same_rows(make, loss):
+    # Catches: indices of a CSR row read wrongly, or a row of zeros that has no entries.
+    function, targets = LOSSES[loss]
+    thin = np.where(np.abs(X) > 0.5, X, 0.0)
+    dense, sparse = (hp.Problem(rows, targets, function, row_norm=2.0, clip=0.3) for rows in (thin, csr_array(thin)))
+    fast, slow = make(sparse).run(seed=4), make(dense).run(seed=4)
+    np.testing.assert_allclose(fast.model, slow.model, rtol=0, atol=1e-9)
+    plain = make(sparse).run(seed=4, kernel="plain")
+    np.testing.assert_allclose(fast.model, plain.model, rtol=0, atol=1e-9)
+
+
+def test_compiled_subsets_are_the_smallest_coins():
+    # Catches: a subset of another size, or ties that make it one.
+    rng = np.random.default_rng(0)
+    for _ in range(300):
+        coins = rng.random(rng.integers(1, 60))
+        if rng.random() < 0.5:
+            coins = np.floor(coins * 8) / 8  # many ties
+        size = int(rng.integers(1, coins.size + 1))
+        threshold, ties = _smallest(coins, size)
+        below = np.count_nonzero(coins < threshold)
+        assert threshold == np.sort(coins)[size - 1]
+        assert below + ties == size
+        assert ties <= np.count_nonzero(coins == threshold)
+
+
+def test_steps_beyond_the_addresses_are_refused():
+    # Catches: noise that comes again after 2^32 steps.
+    for make in (
+        lambda p: hp.methods.decentralized_admm(p, 10, 1.0, noise_std=1.0),
+        lambda p: hp.methods.federated_admm(p, 10, 1.0, noise_std=1.0, sample_size=2),
+        lambda p: hp.methods.centralized_admm(p, 10, 1.0, noise_std=1.0),
+    ):
+        plan = make(problem("huber", "L2", None))
+        state = replace(plan.run(seed=0).state, steps=2**32 - 5, planned=2**32 - 5)
+        with pytest.raises(OverflowError):
+            plan.run(state=state)
+
+
 @pytest.mark.parametrize("schedule", ["cyclic", "permuted", "single", 3])
 def test_compiled_schedules_are_the_plain_ones(schedule):
     # Catches: a schedule drawn at other addresses, or a pass that visits a block twice.
@@ -105,6 +158,18 @@ def test_the_compiled_walk_takes_relaxations_step_by_step_and_resumes():
     np.testing.assert_array_equal(plan.run(state=cut.state).model, whole.model)
     # Its states are those of the plain loop: either continues the other's.
     np.testing.assert_allclose(plan.run(state=cut.state, kernel="plain").model, whole.model, atol=1e-10)
+
+
+@pytest.mark.parametrize("loss", ["logistic", "huber"])
+def test_the_shortcut_for_a_loss_that_only_numpy_knows_is_the_compiled_one(monkeypatch, loss):
+    # Catches: two versions of a step that drift apart, in arithmetic or in where they draw.
+    plan = hp.methods.centralized_admm(problem(loss, "L1 and intercept", 0.3), 12, 1.7, 0.6, noise_std=0.5)
+    compiled = plan.run(seed=3)
+    monkeypatch.setattr("hushpoint.kernels.codes.coded_loss", lambda loss: None)
+    np.testing.assert_allclose(plan.run(seed=3).model, compiled.model, rtol=0, atol=1e-10)
+    monkeypatch.undo()
+    monkeypatch.setattr("hushpoint.kernels.codes.coded_penalty", lambda penalty: None)
+    np.testing.assert_allclose(plan.run(seed=3).model, compiled.model, rtol=0, atol=1e-12)
 
 
 @every_loss
@@ -139,8 +204,6 @@ def released(plan: hp.Plan, runs: int, kernel: str) -> np.ndarray:
 def test_the_shortcut_has_the_law_of_the_plain_loop(sparse):
     # Catches: F missing or factored wrongly, g not shared between t_i and the mean, noise scaled by lambda twice or
     # never. False alarm below 1e-6; power shown on the same runs with the noise 20% too large.
-    from scipy.sparse import csr_array
-
     rows = X[:7, :3] / np.maximum(1, np.linalg.norm(X[:7, :3], axis=1))[:, None]
     data = hp.Problem(csr_array(rows) if sparse else rows, Y[:7], clip=0.5, row_norm=1.0)
     plan = hp.methods.centralized_admm(data, 3, 2.0, 0.7, noise_std=1.0)
@@ -188,3 +251,74 @@ def test_users_with_several_rows_take_the_plain_loop():
         hp.methods.decentralized_admm(users, 3, 1.0, noise_std=1.0),
     ):
         assert plan.operator.kernel(plan) is None
+
+
+@every_loss
+@every_penalty
+@clips
+@pytest.mark.parametrize("sparse", [False, True])
+def test_compiled_coordinates_are_the_plain_ones(loss, penalty, clip, sparse):
+    # Catches: inner products that miss an update, a column read wrongly, a penalty on the intercept, other draws.
+    function, targets = LOSSES[loss]
+    regularizer, intercept = PENALTIES[penalty]
+    thin = np.where(np.abs(X) > 0.5, X, 0.0)
+    rows = csr_array(thin) if sparse else X
+    data = hp.Problem(rows, targets, function, regularizer, row_norm=2.0, clip=clip, fit_intercept=intercept)
+    plan = hp.methods.dp_cd(data, 203, step_size=0.3, noise_std=0.05)
+    assert isinstance(plan.operator.kernel(plan), CompiledCoordinates)
+    fast, slow = plan.run(seed=4), plan.run(seed=4, kernel="plain")
+    np.testing.assert_allclose(fast.model, slow.model, rtol=0, atol=1e-11)
+    np.testing.assert_allclose(fast.state.blocks[:, 0], data.rows.margins(fast.model), rtol=0, atol=1e-11)
+    np.testing.assert_array_equal(fast.state.participations, slow.state.participations)
+    assert fast.state.position == slow.state.position
+
+
+@pytest.mark.parametrize("weights", ["items", "rows"])
+def test_compiled_coordinates_take_users_steps_and_resume(weights):
+    # Catches: rows that are not weighed by their user; one step size for all; a resumed run with other inner products.
+    users = hp.Problem(X, CLASSES, "logistic", row_norm=1.0, groups=np.arange(ITEMS) ** 2 // 60, weights=weights)
+    plan = hp.methods.dp_cd(users, 90, step_size=np.linspace(0.1, 2.0, 90), noise_std=0.02)
+    whole = plan.run(seed=1)
+    np.testing.assert_allclose(whole.model, plan.run(seed=1, kernel="plain").model, atol=1e-12)
+    cut = plan.run(seed=1, callback=lambda step, model: step == 37)
+    np.testing.assert_array_equal(plan.run(state=cut.state).model, whole.model)
+    with pytest.raises(ValueError, match="coordinates"):
+        plan.run(state=cut.state, kernel="plain")
+    assert whole.guarantee.epsilon == plan.run(seed=1, kernel="plain").guarantee.epsilon
+
+
+def test_compiled_coordinates_in_a_circle_and_where_there_are_none():
+    # Catches: a cyclic schedule drawn at random; a kernel where its conditions fail.
+    plan = hp.methods.dp_cd(problem("huber", "L2", None), 50, step_size=0.2, noise_std=0.1)
+    around = replace(plan, schedule=hp.schedules.Cyclic(FEATURES))
+    np.testing.assert_allclose(around.run(seed=2).model, around.run(seed=2, kernel="plain").model, atol=1e-12)
+    for schedule in (hp.schedules.Permuted(FEATURES), hp.schedules.OneBlock(FEATURES, cap=3)):
+        other = replace(plan, schedule=schedule)
+        assert other.operator.kernel(other) is None
+    box = hp.Problem(X, Y, "huber", hp.regularizers.Box(-1.0, 1.0), row_norm=1.0)
+    boxed = hp.methods.dp_cd(box, 5, noise_std=0.1)
+    assert boxed.operator.kernel(boxed) is None
+
+
+def test_a_change_in_any_compiled_file_reaches_all_cached_loops(tmp_path):
+    # Catches: numba's cache, which looks at one file only, serving loops that hold the old copy of a corrected prox.
+    package = tmp_path / "src" / "hushpoint"
+    shutil.copytree(Path(hp.__file__).parent, package, ignore=shutil.ignore_patterns("__pycache__"))
+    program = (
+        "import numpy as np; from hushpoint.kernels.users import _inner_products as f;"
+        "rows = np.eye(2, 3), np.zeros(2), np.zeros(2), np.array([0, 2]);"
+        "out = np.zeros(4); f(rows, np.array([0, 4]), 0, 1, 3, out);"
+        "print(out.sum(), sum(f.stats.cache_hits.values()))"
+    )
+
+    def run():
+        environment = {**os.environ, "PYTHONPATH": str(package.parent), "NUMBA_CACHE_DIR": str(tmp_path / "cache")}
+        done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, env=environment)
+        assert done.returncode == 0, done.stderr
+        return done.stdout.split()
+
+    assert run() == ["2.0", "0"]
+    assert run() == ["2.0", "1"]
+    table = package / "kernels" / "table.py"
+    table.write_text(table.read_text().replace("total[j] += weight * row[j]", "total[j] += 3.0 * weight * row[j]"))
+    assert run() == ["6.0", "0"]

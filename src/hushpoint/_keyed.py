@@ -10,8 +10,13 @@ from __future__ import annotations
 
 import math
 
-import numba as nb
 import numpy as np
+from llvmlite import ir
+from numba import types
+from numba.core import cgutils
+from numba.extending import intrinsic
+
+from hushpoint._compiled import inner, loop
 
 _LAYERS = 256
 _EDGE = 3.6541528853610088  # where the tail begins
@@ -38,148 +43,275 @@ def _ziggurat_tables() -> tuple[np.ndarray, np.ndarray, np.ndarray]:
 
 
 _ACCEPT, _WIDTH, _HEIGHT = _ziggurat_tables()
-_BUFFER = 64  # words drawn at a time: a power of two, and a multiple of the eight of one ChaCha block
+_LANES = 8  # ChaCha blocks computed side by side: what a vector register of 256 bits holds
+_BUFFER = 8 * _LANES  # words of so many blocks
 
 
-@nb.njit(cache=True, inline="always")
-def _quarter(a, b, c, d):
-    a = np.uint32(a + b)
-    d = np.uint32(d ^ a)
-    d = np.uint32((d << np.uint32(16)) | (d >> np.uint32(16)))
-    c = np.uint32(c + d)
-    b = np.uint32(b ^ c)
-    b = np.uint32((b << np.uint32(12)) | (b >> np.uint32(20)))
-    a = np.uint32(a + b)
-    d = np.uint32(d ^ a)
-    d = np.uint32((d << np.uint32(8)) | (d >> np.uint32(24)))
-    c = np.uint32(c + d)
-    b = np.uint32(b ^ c)
-    b = np.uint32((b << np.uint32(7)) | (b >> np.uint32(25)))
-    return a, b, c, d
+_CONSTANTS = (0x61707865, 0x3320646E, 0x79622D32, 0x6B206574)  # "expand 32-byte k"
+_VECTOR = ir.VectorType(ir.IntType(32), _LANES)
 
 
-@nb.njit(cache=True)
-def _chacha20_block(key, n0, n1, n2, n3, out):
-    """Write the eight 64-bit words of one block; n0 is the block counter, n1..n3 the nonce."""
-    c0, c1, c2, c3 = (
-        np.uint32(0x61707865),
-        np.uint32(0x3320646E),
-        np.uint32(0x79622D32),
-        np.uint32(0x6B206574),
+@intrinsic
+def _eight_blocks(typing_context, table, blocks):
+    """ChaCha20 of the eight columns of ``table``, into ``blocks``.
+
+    Written as vector instructions, because eight blocks side by side cost little more than one: the compiler does not
+    find that by itself.
+    """
+
+    def codegen(context, builder, signature, arguments):
+        def rows(number):
+            array = context.make_array(signature.args[number])(context, builder, arguments[number])
+            start = builder.bitcast(array.data, _VECTOR.as_pointer())
+            return [builder.gep(start, [ir.Constant(ir.IntType(64), row)]) for row in range(16)]
+
+        def turn(value, by):
+            up, down = (ir.Constant(_VECTOR, [shift] * _LANES) for shift in (by, 32 - by))
+            return builder.or_(builder.shl(value, up), builder.lshr(value, down))
+
+        def quarter(x, a, b, c, d):
+            for one, other, third, by in ((a, b, d, 16), (c, d, b, 12), (a, b, d, 8), (c, d, b, 7)):
+                x[one] = builder.add(x[one], x[other])
+                x[third] = turn(builder.xor(x[third], x[one]), by)
+
+        first = [builder.load(place, align=4) for place in rows(0)]
+        places = [cgutils.alloca_once_value(builder, value) for value in first]
+        with cgutils.for_range(builder, ir.Constant(ir.IntType(64), 10)):
+            x = [builder.load(place) for place in places]
+            for k in range(4):
+                quarter(x, k, 4 + k, 8 + k, 12 + k)
+            for k in range(4):
+                quarter(x, k, 4 + (k + 1) % 4, 8 + (k + 2) % 4, 12 + (k + 3) % 4)
+            for place, value in zip(places, x, strict=True):
+                builder.store(value, place)
+        for target, place, value in zip(rows(1), places, first, strict=True):
+            builder.store(builder.add(builder.load(place), value), target, align=4)
+        return context.get_dummy_value()
+
+    return types.void(table, blocks), codegen
+
+
+@loop
+def scratch(key):
+    """Room to work in: the table of eight blocks (constants and key in place), blocks, words, and SFC64 states."""
+    table = np.empty((16, _LANES), dtype=np.uint32)
+    for lane in range(_LANES):
+        table[0, lane], table[1, lane], table[2, lane], table[3, lane] = _CONSTANTS
+        for k in range(8):
+            table[4 + k, lane] = key[k]
+    return (
+        table,
+        np.empty((16, _LANES), dtype=np.uint32),
+        np.empty(_BUFFER, dtype=np.uint64),
+        np.empty((_LANES, 4), dtype=np.uint64),
     )
-    k0, k1, k2, k3, k4, k5, k6, k7 = key[0], key[1], key[2], key[3], key[4], key[5], key[6], key[7]
-    x0, x1, x2, x3 = c0, c1, c2, c3
-    x4, x5, x6, x7, x8, x9, x10, x11 = k0, k1, k2, k3, k4, k5, k6, k7
-    x12, x13, x14, x15 = n0, n1, n2, n3
-    for _ in range(10):
-        x0, x4, x8, x12 = _quarter(x0, x4, x8, x12)
-        x1, x5, x9, x13 = _quarter(x1, x5, x9, x13)
-        x2, x6, x10, x14 = _quarter(x2, x6, x10, x14)
-        x3, x7, x11, x15 = _quarter(x3, x7, x11, x15)
-        x0, x5, x10, x15 = _quarter(x0, x5, x10, x15)
-        x1, x6, x11, x12 = _quarter(x1, x6, x11, x12)
-        x2, x7, x8, x13 = _quarter(x2, x7, x8, x13)
-        x3, x4, x9, x14 = _quarter(x3, x4, x9, x14)
-    out[0] = _word(np.uint32(x0 + c0), np.uint32(x1 + c1))
-    out[1] = _word(np.uint32(x2 + c2), np.uint32(x3 + c3))
-    out[2] = _word(np.uint32(x4 + k0), np.uint32(x5 + k1))
-    out[3] = _word(np.uint32(x6 + k2), np.uint32(x7 + k3))
-    out[4] = _word(np.uint32(x8 + k4), np.uint32(x9 + k5))
-    out[5] = _word(np.uint32(x10 + k6), np.uint32(x11 + k7))
-    out[6] = _word(np.uint32(x12 + n0), np.uint32(x13 + n1))
-    out[7] = _word(np.uint32(x14 + n2), np.uint32(x15 + n3))
 
 
-@nb.njit(cache=True, inline="always")
+@inner
 def _word(low, high):
     return np.uint64(low) | (np.uint64(high) << np.uint64(32))
 
 
-@nb.njit(cache=True)
-def _refill(secure, key, role, item, step, state, block, words):
-    """Fill ``words`` with the next 64-bit words of one address."""
-    if secure:
-        for k in range(0, words.size, 8):
-            _chacha20_block(key, np.uint32(block + k // 8), role, item, step, words[k : k + 8])
-        return
+@loop
+def _secure_words(role, item, step, first, room):
+    """The words of eight blocks of one address, from block ``first`` on."""
+    table, blocks, words, _ = room
+    for lane in range(_LANES):
+        table[12, lane], table[13, lane], table[14, lane], table[15, lane] = first + lane, role, item, step
+    _eight_blocks(table, blocks)  # type: ignore[call-arg]
+    for lane in range(_LANES):
+        for k in range(8):
+            words[8 * lane + k] = _word(blocks[2 * k, lane], blocks[2 * k + 1, lane])
+
+
+@inner
+def _sfc(a, b, c, count):
+    """The next word of SFC64, and its state after it."""
+    word = a + b + count
+    rotated = (c << np.uint64(24)) | (c >> np.uint64(40))
+    return word, b ^ (b >> np.uint64(11)), c + (c << np.uint64(3)), rotated + word, count + np.uint64(1)
+
+
+@inner
+def start_eight(role, items, steps, room):
+    """The SFC64 states of the addresses (role, items[k], steps[k]), eight at most, mixed as NumPy does."""
+    table, blocks, _, states = room
+    for k in range(_LANES):
+        j = min(k, items.size - 1)
+        table[12, k], table[13, k], table[14, k], table[15, k] = 0, role, items[j], steps[j]
+    _eight_blocks(table, blocks)  # type: ignore[call-arg]
+    for k in range(items.size):
+        a, b, c = (
+            _word(blocks[0, k], blocks[1, k]),
+            _word(blocks[2, k], blocks[3, k]),
+            _word(blocks[4, k], blocks[5, k]),
+        )
+        count = np.uint64(1)
+        for _ in range(12):
+            _, a, b, c, count = _sfc(a, b, c, count)
+        states[k, 0], states[k, 1], states[k, 2], states[k, 3] = a, b, c, count
+
+
+@inner
+def start_one(role, item, step, room):
+    """The SFC64 state of one address."""
+    where = np.empty(2, dtype=np.int64)
+    where[0], where[1] = item, step
+    start_eight(role, where[:1], where[1:], room)
+    return room[3][0]
+
+
+@inner
+def _as_unit(word):
+    return np.float64(np.int64(word >> np.uint64(11))) * (1.0 / 9007199254740992.0)
+
+
+@inner
+def _sign(word):
+    """1 or -1, by a bit of the word, without a branch: the bit is a coin toss."""
+    return 1.0 - 2.0 * np.float64(np.int64((word >> np.uint64(8)) & np.uint64(1)))
+
+
+@inner
+def _split(word):
+    """Layer, sign, magnitude and value of a draw of the ziggurat."""
+    layer = np.int64(word & np.uint64(0xFF))
+    magnitude = (word >> np.uint64(9)) & np.uint64(0x000FFFFFFFFFFFFF)
+    return layer, _sign(word), magnitude, np.float64(np.int64(magnitude)) * _WIDTH[layer]
+
+
+@inner
+def _below_curve(layer, value, level):
+    return (_HEIGHT[layer - 1] - _HEIGHT[layer]) * level + _HEIGHT[layer] < math.exp(-0.5 * value * value)
+
+
+@inner
+def seeded_normals(state, scale, out):
+    """Fill ``out`` with ``scale`` times the next normals of an SFC64 state, which moves on."""
     a, b, c, count = state[0], state[1], state[2], state[3]
-    for k in range(words.size):
-        words[k] = result = a + b + count
-        count += np.uint64(1)
-        a = b ^ (b >> np.uint64(11))
-        b = c + (c << np.uint64(3))
-        c = ((c << np.uint64(24)) | (c >> np.uint64(40))) + result
+    for k in range(out.size):
+        while True:
+            word, a, b, c, count = _sfc(a, b, c, count)
+            layer, sign, magnitude, value = _split(word)
+            if magnitude < _ACCEPT[layer]:
+                break
+            if layer == 0:
+                while True:
+                    one, a, b, c, count = _sfc(a, b, c, count)
+                    two, a, b, c, count = _sfc(a, b, c, count)
+                    x, y = -math.log1p(-_as_unit(one)) / _EDGE, -math.log1p(-_as_unit(two))
+                    if y + y > x * x:
+                        break
+                value, sign = _EDGE + x, _sign(magnitude)
+                break
+            word, a, b, c, count = _sfc(a, b, c, count)
+            if _below_curve(layer, value, _as_unit(word)):
+                break
+        out[k] = sign * (scale * value)
     state[0], state[1], state[2], state[3] = a, b, c, count
 
 
-@nb.njit(cache=True)
-def start_sfc(key, role, item, step, state, scratch):
-    """Set ``state`` to the SFC64 state of one address, already mixed; ``scratch`` holds twelve words or more."""
-    _chacha20_block(key, np.uint32(0), role, item, step, scratch[:8])
-    state[0], state[1], state[2], state[3] = scratch[0], scratch[1], scratch[2], np.uint64(1)
-    _refill(False, key, role, item, step, state, 0, scratch[:12])
+@inner
+def secure_normals(role, item, step, scale, out, room):
+    """Fill ``out`` with ``scale`` times the first normals of one address, read from ChaCha20 itself."""
+    words = room[2]
+    position = 0  # the next word to read
+    kept, seen = 0, 0  # normals done; words that the current try has read
+    layer, sign, magnitude, value = _split(np.uint64(0))
+    x = 0.0
+    while kept < out.size:
+        place = position & (_BUFFER - 1)
+        if place == 0:
+            _secure_words(role, item, step, position >> 3, room)
+        word = words[place]
+        position += 1
+        if seen == 0:
+            layer, sign, magnitude, value = _split(word)
+            accepted = magnitude < _ACCEPT[layer]
+            seen = 1
+        elif layer != 0:
+            accepted = _below_curve(layer, value, _as_unit(word))
+            seen = 0 if not accepted else seen
+        elif seen == 1:
+            x = -math.log1p(-_as_unit(word)) / _EDGE
+            accepted = False
+            seen = 2
+        else:
+            y = -math.log1p(-_as_unit(word))
+            accepted = y + y > x * x
+            value, sign = _EDGE + x, _sign(magnitude)
+            seen = 1
+        if accepted:
+            out[kept] = sign * (scale * value)
+            kept += 1
+            seen = 0
 
 
-@nb.njit(cache=True)
-def _tail(secure, key, role, item, step, state, words, position):
-    """A normal beyond _EDGE, and where the reading stands after it."""
-    while True:
-        x, position = _unit(secure, key, role, item, step, state, words, position)
-        y, position = _unit(secure, key, role, item, step, state, words, position)
-        x, y = -math.log1p(-x) / _EDGE, -math.log1p(-y)
-        if y + y > x * x:
-            return _EDGE + x, position
+@inner
+def normals_at(secure, role, item, step, scale, out, room):
+    """Fill ``out`` with ``scale`` times the first normals of the address (role, item, step)."""
+    if secure:
+        secure_normals(role, item, step, scale, out, room)
+    else:
+        seeded_normals(start_one(role, item, step, room), scale, out)
 
 
-@nb.njit(cache=True)
-def _unit(secure, key, role, item, step, state, words, position):
-    """A uniform number in [0, 1), and where the reading stands after it."""
-    index = position & (_BUFFER - 1)
-    if index == 0:
-        _refill(secure, key, role, item, step, state, position >> 3, words)
-    return np.float64(words[index] >> np.uint64(11)) * (1.0 / 9007199254740992.0), position + 1
+@inner
+def uniforms_at(secure, role, item, step, out, room):
+    """Fill ``out`` with the first uniform numbers in [0, 1) of one address."""
+    if secure:
+        for k in range(out.size):
+            place = k & (_BUFFER - 1)
+            if place == 0:
+                _secure_words(role, item, step, k >> 3, room)
+            out[k] = _as_unit(room[2][place])
+        return
+    state = start_one(role, item, step, room)
+    a, b, c, count = state[0], state[1], state[2], state[3]
+    for k in range(out.size):
+        word, a, b, c, count = _sfc(a, b, c, count)
+        out[k] = _as_unit(word)
 
 
-@nb.njit(cache=True)
+@loop
+def start_sfc(key, role, item, step, state):
+    """Set ``state`` to the SFC64 state of one address."""
+    found = start_one(role, item, step, scratch(key))
+    for k in range(4):
+        state[k] = found[k]
+
+
+@loop
 def fill_uniforms(secure, key, role, item, step, out):
     """Fill ``out`` with the first uniform numbers in [0, 1) of one address."""
-    state = np.empty(4, dtype=np.uint64)
-    words = np.empty(_BUFFER, dtype=np.uint64)
-    if not secure:
-        start_sfc(key, role, item, step, state, words)
-    position = 0
-    for k in range(out.size):
-        out[k], position = _unit(secure, key, role, item, step, state, words, position)
+    uniforms_at(secure, role, item, step, out, scratch(key))
 
 
-@nb.njit(cache=True)
+@loop
 def fill_normals(secure, key, role, items, step, scale, out):
     """Fill row k of ``out`` with ``scale`` times the first normals of the address (role, items[k], step)."""
-    state = np.empty(4, dtype=np.uint64)
-    words = np.empty(_BUFFER, dtype=np.uint64)
-    for row in range(out.shape[0]):
-        item = np.uint32(items[row])
-        position = 0  # words read of this address
+    room = scratch(key)
+    steps = np.empty(_LANES, dtype=np.int64)
+    for k in range(_LANES):
+        steps[k] = step
+    for row in range(0, out.shape[0], _LANES):
+        part = items[row : row + _LANES]
         if not secure:
-            start_sfc(key, role, item, step, state, words)
-        for column in range(out.shape[1]):
-            while True:
-                index = position & (_BUFFER - 1)
-                if index == 0:
-                    _refill(secure, key, role, item, step, state, position >> 3, words)
-                word = words[index]
-                position += 1
-                layer = np.int64(word & np.uint64(0xFF))
-                negative = (word >> np.uint64(8)) & np.uint64(1)
-                magnitude = (word >> np.uint64(9)) & np.uint64(0x000FFFFFFFFFFFFF)
-                value = np.float64(magnitude) * _WIDTH[layer]
-                if magnitude < _ACCEPT[layer]:
-                    break
-                if layer == 0:
-                    value, position = _tail(secure, key, role, item, step, state, words, position)
-                    negative = (magnitude >> np.uint64(8)) & np.uint64(1)
-                    break
-                level, position = _unit(secure, key, role, item, step, state, words, position)
-                if (_HEIGHT[layer - 1] - _HEIGHT[layer]) * level + _HEIGHT[layer] < math.exp(-0.5 * value * value):
-                    break
-            out[row, column] = -scale * value if negative else scale * value
+            start_eight(role, part, steps, room)
+        for k in range(part.size):
+            if secure:
+                secure_normals(role, part[k], step, scale, out[row + k], room)
+            else:
+                seeded_normals(room[3][k], scale, out[row + k])
+
+
+@inner
+def first_uniforms(secure, role, items, steps, out, room):
+    """The first uniform number of each of the addresses (role, items[k], steps[k]), eight at most."""
+    start_eight(role, items, steps, room)
+    _, blocks, _, states = room
+    for k in range(out.size):
+        if secure:
+            out[k] = _as_unit(_word(blocks[0, k], blocks[1, k]))
+        else:
+            out[k] = _as_unit(_sfc(states[k, 0], states[k, 1], states[k, 2], states[k, 3])[0])

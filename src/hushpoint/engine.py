@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from hushpoint._threads import ahead
 from hushpoint.noise import Source, source_for
 
 if TYPE_CHECKING:
@@ -140,7 +141,7 @@ def run(
                 _step(plan, data, source, current, z)
             else:
                 count = 1 if watched else min(fast.at_once, target - current.steps)
-                fast.advance(data, source, current, z, count)
+                _advance(fast, data, source, current, z, count)
             z = operator.release(current.public)
             model = np.array(operator.model(z))  # a copy: what a caller does with a model must not touch the run
             if plan.tail_average is not None and current.steps > current.tail_start:
@@ -157,6 +158,14 @@ def run(
         model = current.tail_sum / (current.steps - current.tail_start)
     current.models += 1
     return Result(model, status, {name: np.array(values) for name, values in record.items()}, current, plan)
+
+
+def _advance(fast: Kernel, data: Any, source: Source, state: State, z: Array, count: int) -> None:
+    """Some steps by a kernel; where one fails, the state stands before it."""
+    try:
+        fast.advance(data, source, state, z, count)
+    except RuntimeError as error:
+        raise RunFailed(f"step {state.steps + 1}: {error}", state) from error
 
 
 def _kernel(plan: Plan, state: State | None, choice: str) -> Kernel | None:
@@ -207,8 +216,8 @@ def _step(plan: Plan, data: Any, source: Source, state: State, z: Array) -> None
         idle = _kick(plan, source, resting, step)
         total += 0.0 if idle is None else relaxation * idle.sum(axis=0)
     changed = False
-    for part in _parts(chosen, operator.blocks, operator.chunk):
-        kick = _kick(plan, source, part, step)
+    parts = list(_parts(chosen, operator.blocks, operator.chunk))
+    for part, kick in ahead(lambda part: _kick(plan, source, part, step), parts):
         multiplicity = None if operator.multiplicity is None else operator.multiplicity[part]
         try:
             block, summed = operator.move(data, part, state.blocks[part], z, relaxation, kick, multiplicity)

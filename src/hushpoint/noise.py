@@ -14,10 +14,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hushpoint._checks import require_choice, require_nonnegative
+from hushpoint._threads import share
 
 Array = NDArray[np.float64]
 Place = Literal["block", "sum", "release"]
 PLACES = ("block", "sum", "release")
+_WORTH_SHARING = 1 << 17  # normals from which on threads pay
 
 
 @dataclass(frozen=True)
@@ -67,18 +69,18 @@ class Source:
 
     def stream(self, role: str, item: int = 0, step: int = 0) -> np.random.Generator:
         """The NumPy generator of one address."""
-        address = role_word(role), np.uint32(item), np.uint32(step)
+        address = role_word(role), word(item), word(step)
         if self.secure:
             from randomgen import ChaCha
 
-            block = int(address[0]) << 32 | int(address[1]) << 64 | int(address[2]) << 96
+            block = int(address[0]) << 32 | address[1] << 64 | address[2] << 96
             key = int.from_bytes(self.key.astype("<u4").tobytes(), "little")
             # randomgen counts 32-bit words, 16 a block
             return np.random.Generator(ChaCha(key=key, counter=16 * block, rounds=20))
         from hushpoint._keyed import start_sfc
 
         words = np.empty(4, dtype=np.uint64)
-        start_sfc(self.key, *address, words, np.empty(12, dtype=np.uint64))
+        start_sfc(self.key, address[0], *address[1:], words)
         bits = np.random.SFC64(0)
         bits.state = {**bits.state, "state": {"state": words}}
         return np.random.Generator(bits)
@@ -88,7 +90,7 @@ class Source:
         from hushpoint._keyed import fill_uniforms
 
         out = np.empty(size)
-        fill_uniforms(self.secure, self.key, role_word(role), np.uint32(item), np.uint32(step), out)
+        fill_uniforms(self.secure, self.key, role_word(role), word(item), word(step), out)
         return out
 
     def normals(
@@ -99,7 +101,16 @@ class Source:
 
         indices = np.asarray(items, dtype=np.int64)
         out = np.empty((len(indices), size))
-        fill_normals(self.secure, self.key, role_word(role), indices, np.uint32(step), float(scale), out)
+        address = self.secure, self.key, role_word(role)
+        when, factor = word(step), float(scale)
+
+        def fill(start: int, stop: int) -> None:
+            fill_normals(*address, indices[start:stop], when, factor, out[start:stop])
+
+        if out.size < _WORTH_SHARING:
+            fill(0, len(indices))
+        else:
+            share(fill, len(indices))  # each row has its own address, so it does not matter who draws it
         return out
 
 
@@ -122,6 +133,11 @@ def seeded_source(seed: int) -> Source:
 def source_for(seed: int | None) -> Source:
     """``None``: secure. An integer: reproducible."""
     return secure_source() if seed is None else seeded_source(seed)
+
+
+def word(number: int) -> int:
+    """An item or a step as an address holds it; an error beyond 32 bits, where addresses would come again."""
+    return int(np.uint32(number))
 
 
 @lru_cache(maxsize=64)

@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 import scipy.sparse
@@ -16,6 +16,10 @@ from hushpoint import losses, regularizers
 from hushpoint._checks import require_choice, require_count, require_flag, require_positive, shown
 from hushpoint.losses import Loss
 from hushpoint.regularizers import Regularizer, WithoutIntercept, Zero
+from hushpoint.streamed import StreamedRows, is_on_disk
+
+if TYPE_CHECKING:
+    from hushpoint.kernels.passes import Passes
 
 Array = NDArray[np.float64]
 Indices = NDArray[np.int64]
@@ -155,7 +159,7 @@ class Rows:
     every item is one row.
     """
 
-    features: Any  # (rows, width) array or CSR matrix
+    features: Any  # (rows, width) array, CSR matrix or StreamedRows
     targets: Array
     loss: Loss
     squared_norms: Array
@@ -193,6 +197,13 @@ class Rows:
     def margins(self, model: Array) -> Array:
         """Inner product of every row with one model."""
         return np.asarray(self.features @ model)
+
+    @cached_property
+    def passes(self) -> Passes:
+        """Compiled passes over all rows."""
+        from hushpoint.kernels.passes import Passes
+
+        return Passes(self)
 
     def pick(self, index: Any) -> Rows:
         """Some rows, as items of one row each."""
@@ -237,7 +248,9 @@ class Problem:
     Parameters
     ----------
     X : array, SciPy sparse matrix or data frame of shape (rows, features)
-        An array that needs no change is kept, not copied: do not write to it afterwards.
+        An array that needs no change is kept, not copied: do not write to it afterwards. A memory-mapped array
+        (``np.load(path, mmap_mode="r")``) stays on disk and an array of single precision stays one: their rows are
+        read, widened to double precision and scaled chunk by chunk.
     y : array of shape (rows,)
         Numbers, or for a two-class loss any two values.
     loss : str or Loss
@@ -278,7 +291,7 @@ class Problem:
         self.users: NDArray[Any] | None = None
         if groups is not None:
             order, self.users, row_counts = _checked_groups(groups, len(targets))
-            features, targets = features[order], targets[order]
+            features, targets = _ordered(features, order), targets[order]
             counts = tuple(row_counts.tolist())
             offsets = np.concatenate([[0], np.cumsum(row_counts)]).astype(np.int64)
         self.facts: Facts = _facts(
@@ -392,9 +405,7 @@ class Problem:
     def gradient(self, model: ArrayLike) -> Array:
         """Gradient of the weighted mean of the losses, at one model. Reads the data: not private."""
         point = self._checked_model(model)
-        rows = self.rows
-        slopes = self.row_weights * rows.row_loss.derivative(rows.margins(point), rows.targets)
-        return np.asarray(rows.features.T @ slopes)
+        return self.rows.passes.gradient(point, self.row_weights)
 
     def split(self, model: Array) -> tuple[Array, float]:
         """The coefficients and the intercept of a model."""
@@ -436,10 +447,12 @@ def _checked_features(X: Any) -> Any:
         finite = np.isfinite(features.data).all()
     else:
         try:
+            on_disk = is_on_disk(X)
             table = np.asarray(X)
-            if table.dtype.kind not in "fiubO":
+            if table.dtype.kind not in ("fiub" if on_disk else "fiubO"):
                 raise TypeError
-            features = table.astype(np.float64, copy=False)
+            streamed = table.ndim == 2 and (on_disk or table.dtype == np.float32)
+            features = table if streamed else table.astype(np.float64, copy=False)
         except (TypeError, ValueError):
             raise ValueError(
                 f"X is a {type(X).__name__} that does not convert to numbers. Encode text and missing columns first."
@@ -451,12 +464,27 @@ def _checked_features(X: Any) -> Any:
         raise ValueError(f"X has shape {features.shape}. Pass at least one row and one feature.")
     if not finite:
         raise ValueError("X has NaN or infinite entries. Remove or impute them before training.")
-    return features if scipy.sparse.issparse(features) else np.ascontiguousarray(features)
+    if scipy.sparse.issparse(features):
+        return features
+    if streamed:
+        return StreamedRows(features if on_disk else np.ascontiguousarray(features))
+    return np.ascontiguousarray(features)
 
 
 def _all_finite(table: Array, chunk: int = 1 << 18) -> bool:
-    flat = table.reshape(-1)
-    return all(np.isfinite(flat[start : start + chunk]).all() for start in range(0, flat.size, chunk))
+    step = max(1, chunk // max(1, math.prod(table.shape[1:])))
+    return all(np.isfinite(table[start : start + step]).all() for start in range(0, len(table), step))
+
+
+def _ordered(features: Any, order: Indices) -> Any:
+    """The rows in another order; those on disk must be in it already."""
+    if not isinstance(features, StreamedRows):
+        return features[order]
+    if (order[1:] > order[:-1]).all():
+        return features
+    if is_on_disk(features.table):
+        raise ValueError("X is memory-mapped and groups is not sorted. Write the rows of each user together, in order.")
+    return StreamedRows(features.table[order])
 
 
 def _checked_targets(y: Any, rows: int, loss: Loss) -> tuple[Array, NDArray[Any] | None]:
@@ -521,7 +549,11 @@ def _with_constant(features: Any) -> Any:
     if scipy.sparse.issparse(features):
         blocks: Any = [features, ones]
         return scipy.sparse.csr_array(scipy.sparse.hstack(blocks))
-    return np.hstack([features, ones])
+    if not isinstance(features, StreamedRows):
+        return np.hstack([features, ones])
+    if is_on_disk(features.table):
+        raise ValueError("X is memory-mapped and fit_intercept is True. Write a column of ones into the file instead.")
+    return StreamedRows(np.hstack([features.table, ones.astype(features.table.dtype)]))
 
 
 def _squared_lengths(features: Any, sparse: bool) -> Array:
@@ -531,7 +563,20 @@ def _squared_lengths(features: Any, sparse: bool) -> Array:
 
 
 def _bounded(features: Any, row_norm: float | None) -> tuple[Any, Array]:
-    """Rows scaled down to the bound, and their squared lengths. The caller's array is never changed.
+    """Rows scaled down to the bound, and their squared lengths. The caller's array is never changed."""
+    if isinstance(features, StreamedRows):
+        parts = [_factors(part, row_norm) for _, part in features.chunks()]
+        factors, squared = (np.concatenate(arrays) for arrays in zip(*parts, strict=True))
+        return StreamedRows(features.table, factors), squared
+    factors, squared = _factors(features, row_norm)
+    if (factors == 1.0).all():
+        return features, squared
+    sparse = bool(scipy.sparse.issparse(features))
+    return features.multiply(factors[:, None]).tocsr() if sparse else features * factors[:, None], squared
+
+
+def _factors(features: Any, row_norm: float | None) -> tuple[Array, Array]:
+    """What brings each row within the bound, and its squared length then.
 
     Rows so long or so short that their squares overflow or underflow would escape both bound and clip: the first are
     scaled down even without a declared norm, the second become zero.
@@ -551,9 +596,8 @@ def _bounded(features: Any, row_norm: float | None) -> tuple[Any, Array]:
             lengths[odd] = largest * np.maximum(np.sqrt(_squared_lengths(table, sparse)), 1.0)
     long, short = lengths > bound, (lengths > 0) & (lengths < _SHORTEST)
     if not (long.any() or short.any()):
-        return features, np.where(lengths > 0, squared, 0.0)
+        return np.ones(len(lengths)), np.where(lengths > 0, squared, 0.0)
     # The last factor keeps a row inside the bound whatever way its length was rounded.
     inside = 1 - (features.shape[1] + 8) * np.finfo(np.float64).eps
-    scale = np.where(long, bound / np.where(long, lengths, 1.0) * inside, np.where(short, 0.0, 1.0))
-    scaled = features.multiply(scale[:, None]).tocsr() if sparse else features * scale[:, None]
-    return scaled, np.where(long, bound**2, np.where(short, 0.0, squared))
+    factors = np.where(long, bound / np.where(long, lengths, 1.0) * inside, np.where(short, 0.0, 1.0))
+    return factors, np.where(long, bound**2, np.where(short, 0.0, squared))

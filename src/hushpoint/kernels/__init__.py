@@ -34,4 +34,4 @@ class Kernel(Protocol):
         """The blocks, or what stands for them, at the start."""
 
     def advance(self, data: Any, source: Source, state: State, z: Array, count: int) -> None:
-        """So many steps from the public point z, on the state."""
+        """So many steps from the public point z, on the state; where one raises, the state stands before it."""

@@ -6,19 +6,21 @@ are its states.
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, ClassVar
 
-import numba as nb
 import numpy as np
 from numpy.typing import NDArray
 
-from hushpoint._keyed import fill_normals, fill_uniforms
+from hushpoint._compiled import inner, loop
+from hushpoint._keyed import first_uniforms, scratch, secure_normals, seeded_normals, start_eight
+from hushpoint._threads import share
 from hushpoint.kernels.codes import LossCode, PenaltyCode
-from hushpoint.kernels.scalar import prox
-from hushpoint.noise import Source, role_word
+from hushpoint.kernels.draw import coded_schedule, draw_members
+from hushpoint.kernels.scalar import prox, release
+from hushpoint.kernels.table import row_add, row_dot, table_of
+from hushpoint.noise import Source, role_word, word
 from hushpoint.problem import Rows
 from hushpoint.schedules import Walk
 
@@ -27,6 +29,10 @@ if TYPE_CHECKING:
     from hushpoint.plan import Plan
 
 Array = NDArray[np.float64]
+
+_EIGHT = 8  # addresses that start together
+_GROUP = 512  # users with a sum of their own: sums of groups are added in order, whichever thread made them
+_WORTH_SHARING = 1 << 17  # numbers in the messages of a round from which on threads pay
 
 
 @dataclass
@@ -45,11 +51,15 @@ class _CompiledRows:
 
     def prepare(self, rows: Rows) -> tuple[Any, ...]:
         """Rows, targets, squared lengths, and limits of slopes for all of them."""
-        return rows.features, rows.targets, rows.squared_norms, rows.slope_limits
+        return table_of(rows.features), rows.targets, rows.squared_norms, rows.slope_limits
 
     def _method(self) -> tuple[Any, ...]:
         """What does not change from step to step."""
         return self.loss, (self.gamma, 1 / (1 + self.gamma * self.ridge)), self.penalty, self.plan.noise.std
+
+    def _relaxations(self, first: int, count: int) -> Array:
+        word(first + count)  # addresses would come again beyond
+        return np.array([self.plan.relaxation_at(first + k) for k in range(count)])
 
 
 @dataclass
@@ -62,18 +72,48 @@ class CompiledRounds(_CompiledRows):
         """So many rounds, on the state."""
         from hushpoint.engine import choose
 
-        plan, method = self.plan, self._method()
+        plan, method, first = self.plan, self._method(), state.steps
+        relaxations = self._relaxations(first, count)
         keys = source.secure, source.key, role_word("block")
-        for _ in range(count):
-            step = state.steps
-            chosen, _, state.position = choose(plan, source, step, state.position, state.participations)
-            members = np.arange(len(state.blocks)) if chosen is None else chosen
-            state.shared = _round(
-                keys, step, plan.relaxation_at(step), data, method, members, state.blocks, state.shared
-            )
-            state.participations[members] += 1
-            state.steps += 1
-        state.public = state.shared
+        schedule = coded_schedule(plan.schedule)
+        shared = state.shared.copy()
+        if schedule is not None and schedule[2] * shared.size < _WORTH_SHARING:
+            last = _rounds(
+                keys, first, relaxations, data, method, schedule, state.participations, state.blocks, shared
+            )  # fmt: skip
+            state.position = state.position if last < 0 else last
+        else:
+            for k in range(count):
+                chosen, _, state.position = choose(plan, source, first + k, state.position, state.participations)
+                members = np.arange(len(state.blocks)) if chosen is None else chosen
+                self._large_round(keys, first + k, relaxations[k], data, method, members, state.blocks, shared)
+                state.participations[members] += 1
+        state.steps += count
+        state.shared = state.public = shared
+
+    def _large_round(
+        self,
+        keys: Any,
+        step: int,
+        relaxation: float,
+        data: Any,
+        method: Any,
+        members: Any,
+        blocks: Array,
+        shared: Array,
+    ) -> None:
+        """One round on all threads."""
+        z = np.empty_like(shared)
+        release(shared, self.gamma, self.penalty, z)
+        totals = np.zeros((max(1, -(-len(members) // _GROUP)), len(z)))
+
+        def groups(start: int, stop: int) -> None:
+            for group in range(start, stop):
+                part = members[group * _GROUP : (group + 1) * _GROUP]
+                _move_all(keys, step, relaxation, data, method, part, z, blocks, totals[group])
+
+        share(groups, len(totals))
+        shared += totals.sum(axis=0) / len(blocks)
 
 
 @dataclass
@@ -93,8 +133,7 @@ class CompiledWalk(_CompiledRows):
 
     def advance(self, data: tuple[Any, ...], source: Source, state: State, z: Array, count: int) -> None:
         """So many hops, on the state."""
-        plan = self.plan
-        relaxations = np.array([plan.relaxation_at(state.steps + hop) for hop in range(count)])
+        relaxations = self._relaxations(state.steps, count)
         keys = source.secure, source.key, role_word("block")
         shared = state.shared.copy()
         state.position = _hops(
@@ -105,76 +144,112 @@ class CompiledWalk(_CompiledRows):
         state.steps += count
 
 
-@nb.njit(cache=True)
-def _release(shared, gamma, penalty, z):
-    """``z = prox_{gamma r}(shared)``."""
-    l1, l2, skip_last = penalty
-    penalised = z.size - 1 if skip_last else z.size
-    for j in range(z.size):
-        value = shared[j]
-        if j < penalised:
-            value = math.copysign(max(abs(value) - gamma * l1, 0.0), value) / (1.0 + gamma * l2)
-        z[j] = value
-
-
-@nb.njit(cache=True)
+@inner
 def _move(item, data, method, z, relaxation, kick, block, total):
-    """Move one block from the public point z and add its message to the total."""
-    features, targets, squared_norms, limits = data
+    """Move one block from the public point z and add its message to the total; ``kick`` becomes the message."""
+    table, targets, squared_norms, limits = data
     loss, (gamma, shrink), _, _ = method
-    row, squared = features[item], squared_norms[item]
-    margin = 0.0
-    for j in range(z.size):
-        margin += row[j] * (shrink * (2 * z[j] - block[j]))
-    along = 0.0
+    squared = squared_norms[item]
+    weight = 0.0
     if squared > 0:
-        along = (prox(loss, margin, targets[item], gamma * shrink * squared, limits[item]) - margin) / squared
+        margin = shrink * (2 * row_dot(table, item, z) - row_dot(table, item, block))
+        found = prox(loss, margin, targets[item], gamma * shrink * squared, limits[item])
+        weight = 2 * relaxation * ((found - margin) / squared)
+    of_z, of_block = 2 * relaxation * (2 * shrink - 1), 2 * relaxation * shrink
     for j in range(z.size):
-        x = shrink * (2 * z[j] - block[j]) + along * row[j]
-        message = 2 * relaxation * (x - z[j]) + relaxation * kick[j]
-        block[j] += message
-        total[j] += message
+        kick[j] = of_z * z[j] - of_block * block[j] + relaxation * kick[j]
+    row_add(table, item, weight, kick)
+    for j in range(z.size):
+        block[j] += kick[j]
+        total[j] += kick[j]
 
 
-@nb.njit(cache=True)
-def _round(keys, step, relaxation, data, method, members, blocks, shared):
+@inner
+def _kick(keys, item, step, noise, state, kick, room):
+    """The noise of one block in one step: ``state`` is the SFC64 state of its address."""
+    secure, _, role = keys
+    if noise == 0:
+        for j in range(kick.size):
+            kick[j] = 0.0
+    elif secure:
+        secure_normals(role, item, step, noise, kick, room)
+    else:
+        seeded_normals(state, noise, kick)
+
+
+@loop
+def _move_all(keys, step, relaxation, data, method, members, z, blocks, total):
+    """Move the blocks of some users; the sum of their messages goes to ``total``."""
     secure, key, role = keys
-    _, (gamma, _), penalty, noise = method
+    noise = method[3]
+    room, kick, steps = scratch(key), np.empty(z.size), np.empty(_EIGHT, dtype=np.int64)
+    for k in range(_EIGHT):
+        steps[k] = step
+    for j in range(total.size):
+        total[j] = 0.0
+    for start in range(0, members.size, _EIGHT):
+        part = members[start : start + _EIGHT]
+        if noise > 0 and not secure:
+            start_eight(role, part, steps, room)
+        for k in range(part.size):
+            _kick(keys, part[k], step, noise, room[3][k], kick, room)
+            _move(part[k], data, method, z, relaxation, kick, blocks[part[k]], total)
+
+
+@loop
+def _rounds(keys, first, relaxations, data, method, schedule, participations, blocks, shared):
+    """Many rounds; returns the last user that was drawn."""
+    secure, key, _ = keys
+    _, (gamma, _), penalty, _ = method
     items, size = blocks.shape
-    z, total, kick, who = np.empty(size), np.zeros(size), np.zeros((1, size)), np.empty(1, dtype=np.int64)
-    _release(shared, gamma, penalty, z)
-    for item in members:
-        if noise > 0:
-            who[0] = item
-            fill_normals(secure, key, role, who, np.uint32(step), noise, kick)
-        _move(item, data, method, z, relaxation, kick[0], blocks[item], total)
-    return shared + total / items
+    room, coins, members = scratch(key), np.empty(items), np.empty(items, dtype=np.int64)
+    z, total = np.empty(size), np.empty(size)
+    last = -1
+    for k in range(relaxations.size):
+        count, drawn = draw_members(secure, schedule, first + k, participations, members, coins, room)
+        last = drawn if drawn >= 0 else last
+        release(shared, gamma, penalty, z)
+        _move_all(keys, first + k, relaxations[k], data, method, members[:count], z, blocks, total)
+        for j in range(size):
+            shared[j] += total[j] / items
+        for member in members[:count]:
+            participations[member] += 1
+    return last
 
 
-@nb.njit(cache=True)
+@loop
 def _hops(keys, first, relaxations, data, method, graph, position, participations, blocks, shared):
+    """Many hops, eight addresses at a time; returns where the walk stands after them."""
     secure, key, role = keys
     _, (gamma, _), penalty, noise = method
     starts, flat, draw_role, cap = graph
     items, size = blocks.shape
-    z, total, kick = np.empty(size), np.empty(size), np.zeros((1, size))
-    coin, who = np.empty(1), np.empty(1, dtype=np.int64)
-    for hop in range(relaxations.size):
-        step = np.uint32(first + hop)
-        fill_uniforms(secure, key, draw_role, np.uint32(0), step, coin)
-        if flat.size == 0 or position < 0:
-            position = np.int64(coin[0] * items)
-        else:
-            position = flat[starts[position] + np.int64(coin[0] * (starts[position + 1] - starts[position]))]
-        if 0 <= cap <= participations[position]:
-            continue
-        participations[position] += 1
-        if noise > 0:
-            who[0] = position
-            fill_normals(secure, key, role, who, step, noise, kick)
-        _release(shared, gamma, penalty, z)
-        total[:] = 0.0
-        _move(position, data, method, z, relaxations[hop], kick[0], blocks[position], total)
-        for j in range(size):
-            shared[j] += total[j] / items
+    room, z, total, kick = scratch(key), np.empty(size), np.empty(size), np.empty(size)
+    coins, steps, nobody = np.empty(_EIGHT), np.empty(_EIGHT, dtype=np.int64), np.zeros(_EIGHT, dtype=np.int64)
+    path = np.empty(_EIGHT, dtype=np.int64)
+    for start in range(0, relaxations.size, _EIGHT):
+        count = min(_EIGHT, relaxations.size - start)
+        for k in range(count):
+            steps[k] = first + start + k
+        first_uniforms(secure, draw_role, nobody[:count], steps, coins[:count], room)
+        for k in range(count):
+            if flat.size == 0 or position < 0:
+                position = np.int64(coins[k] * items)
+            else:
+                position = flat[starts[position] + np.int64(coins[k] * (starts[position + 1] - starts[position]))]
+            path[k] = position
+        if noise > 0 and not secure:
+            start_eight(role, path[:count], steps, room)
+        for k in range(count):
+            item = path[k]
+            if 0 <= cap <= participations[item]:
+                continue
+            participations[item] += 1
+            _kick(keys, item, steps[k], noise, room[3][k], kick, room)
+            release(shared, gamma, penalty, z)
+            for j in range(size):
+                total[j] = 0.0
+            _move(item, data, method, z, relaxations[start + k], kick, blocks[item], total)
+            for j in range(size):
+                shared[j] += total[j] / items
     return position

@@ -6,21 +6,25 @@ the mean matter, and
 
     mean(eta) = (sigma/n) (sum_i g_i a_i/|a_i| + F h),   F F' = n I - sum_i a_i a_i'/|a_i|^2,
 
-with g and h standard normal: n + p draws a step instead of n p, and two matrix-vector products. The law of the models
+with g and h standard normal: n + p draws a step instead of n p, and one pass over the rows. The law of the models
 is exactly that of the plain loop; blocks and messages are not formed, so whoever asks for them gets the plain loop.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from hushpoint.kernels.codes import LossCode
-from hushpoint.kernels.scalar import prox_rows
-from hushpoint.noise import Source
+from hushpoint._compiled import loop
+from hushpoint._keyed import normals_at, scratch
+from hushpoint._threads import share
+from hushpoint.kernels.codes import LossCode, PenaltyCode
+from hushpoint.kernels.scalar import prox, release
+from hushpoint.kernels.table import TILE, add, copy, dot, table_of, tile_add, tile_dots
+from hushpoint.noise import Source, role_word, word
 from hushpoint.problem import Rows
 
 if TYPE_CHECKING:
@@ -28,6 +32,10 @@ if TYPE_CHECKING:
     from hushpoint.plan import Plan
 
 Array = NDArray[np.float64]
+
+STRETCH = 1024  # rows whose normals come from one address
+GROUP = 16 * STRETCH  # rows with a sum of their own: sums of groups are added in order, whichever thread made them
+_WORTH_SHARING = 1 << 19  # numbers in the features from which on threads pay
 
 
 @dataclass
@@ -38,9 +46,14 @@ class ConsensusShortcut:
     gamma: float
     ridge: float
     loss: LossCode | None  # None: a loss that only NumPy knows
+    penalty: PenaltyCode | None  # None: a regulariser that only NumPy knows
 
     name: ClassVar[str] = "shortcut"
-    at_once: ClassVar[int] = 1  # every step needs its public point
+
+    @property
+    def at_once(self) -> int:
+        """Many steps, if the public point can be made in compiled code."""
+        return 1 if self.loss is None or self.penalty is None else 256
 
     def blocks(self) -> Array:
         """``t_i = a_i.u_i = 0``."""
@@ -49,54 +62,128 @@ class ConsensusShortcut:
     def prepare(self, rows: Rows) -> _Prepared:
         """What every step needs of the rows."""
         squared = rows.squared_norms
-        inverse = np.divide(1.0, squared, out=np.zeros_like(squared), where=squared > 0)
+        inverse = np.sqrt(np.divide(1.0, squared, out=np.zeros_like(squared), where=squared > 0))
         width = rows.features.shape[1]
-        gram = np.zeros((width, width))
-        step = max(1, (1 << 18) // width)
-        for start in range(0, len(rows), step):  # chunks: no second copy of the features
-            part = rows.features[start : start + step]
-            part = part.toarray() if rows.sparse else part
-            gram += (part * inverse[start : start + step, None]).T @ part
         # The matrix may be singular, so its root comes from eigenvalues.
-        values, vectors = np.linalg.eigh(len(rows) * np.eye(width) - gram)
+        values, vectors = np.linalg.eigh(len(rows) * np.eye(width) - rows.passes.hessian(inverse**2))
         root = vectors * np.sqrt(np.maximum(values, 0.0))
         scales = self.gamma / (1 + self.gamma * self.ridge) * squared
-        return _Prepared(rows, inverse, np.sqrt(squared), root, scales)
+        table = table_of(rows.features)
+        return _Prepared(rows, inverse, root, (table, rows.targets, scales, rows.slope_limits, inverse, squared))
 
     def advance(self, data: _Prepared, source: Source, state: State, z: Array, count: int) -> None:
-        """One step from the public point z."""
-        plan, step = self.plan, state.steps
-        relaxation, noise = plan.relaxation_at(step), plan.noise.std
-        rows, items = data.rows, len(data.rows)
-        shrink = 1 / (1 + self.gamma * self.ridge)
-        along = state.blocks[:, 0]
-        at_z = rows.margins(z)
-        margins = shrink * (2 * at_z - along)
-        if self.loss is None:
-            found = rows.row_loss.prox(margins, rows.targets, data.scales)
+        """So many steps from the public point z."""
+        plan, first = self.plan, state.steps
+        word(first + count)  # addresses would come again beyond
+        relaxations = np.array([plan.relaxation_at(first + k) for k in range(count)])
+        keys = source.secure, source.key, role_word("along"), role_word("across")
+        setting = self.loss, 1 / (1 + self.gamma * self.ridge), plan.noise.std
+        t, shared, z = state.blocks[:, 0], state.shared.copy(), z.copy()
+        totals = np.zeros((-(-len(t) // GROUP), len(z)))
+        penalty = (0.0, 0.0, False) if self.penalty is None else self.penalty
+        if self.loss is not None and t.size * z.size < _WORTH_SHARING:
+            prox_of_r = self.gamma, *penalty
+            _steps(keys, first, relaxations, setting, prox_of_r, data.arrays, data.root, t, z, shared, totals)
         else:
-            found = prox_rows(self.loss, margins, rows.targets, data.scales, rows.slope_limits)
-        pull = (found - margins) * data.inverse  # x_i = shrink (2 z - u_i) + pull_i a_i
-        change = 2 * relaxation * (found - at_z)
-        weights = 2 * relaxation * pull
-        mean_noise: Array | float = 0.0
-        if noise > 0:
-            g = source.normals("along", [0], step, items)[0]
-            change += relaxation * noise * data.lengths * g
-            weights += relaxation * noise * g * data.lengths * data.inverse
-            mean_noise = relaxation * noise / items * (data.root @ source.normals("across", [0], step, len(z))[0])
-        state.blocks[:, 0] = along + change
-        drift = 2 * relaxation * ((2 * shrink - 1) * z - shrink * state.shared)
-        state.shared = state.shared + drift + np.asarray(rows.features.T @ weights) / items + mean_noise
-        state.public = state.shared
-        state.participations += 1
-        state.steps += 1
+            for k in range(count):
+                if k:
+                    release(shared, self.gamma, penalty, z)
+                move = self._numpy_move if self.loss is None else self._move
+                move(data, source, keys, first + k, relaxations[k], setting, t, z, totals)
+                _combine(keys, first + k, relaxations[k], *setting[1:], data.root, totals, len(t), z, shared)
+        state.shared = state.public = shared
+        state.participations += count
+        state.steps += count
+
+    @staticmethod
+    def _move(
+        data: _Prepared, source: Source, keys: Any, step: int, relaxation: float, setting: Any, t: Array, z: Array,
+        totals: Array,
+    ) -> None:  # fmt: skip
+        """``_groups`` over all rows, on all threads."""
+
+        def groups(start: int, stop: int) -> None:
+            _groups(keys, step, relaxation, setting, data.arrays, t, z, start, stop, totals)
+
+        share(groups, len(totals))
+
+    @staticmethod
+    def _numpy_move(
+        data: _Prepared, source: Source, keys: Any, step: int, relaxation: float, setting: Any, t: Array, z: Array,
+        totals: Array,
+    ) -> None:  # fmt: skip
+        """``_groups`` over all rows, for losses that only NumPy knows."""
+        rows, (_, shrink, noise) = data.rows, setting
+        at_z = rows.margins(z)
+        margins = shrink * (2 * at_z - t)
+        found = rows.row_loss.prox(margins, rows.targets, data.arrays[2])
+        stretches = -(-len(t) // STRETCH)
+        g = noise * source.normals("along", np.arange(stretches), step, STRETCH).reshape(-1)[: len(t)]
+        t += relaxation * (2 * (found - at_z) + rows.squared_norms * data.inverse * g)
+        weights = relaxation * data.inverse * (2 * (found - margins) * data.inverse + g)
+        totals[:] = 0.0
+        totals[0] = np.asarray(rows.features.T @ weights)
 
 
 @dataclass(frozen=True)
 class _Prepared:
     rows: Rows
-    inverse: Array  # 1 / |a_i|^2, 0 for a row of zeros
-    lengths: Array  # |a_i|
+    inverse: Array  # 1 / |a_i|, 0 for a row of zeros
     root: Array  # F
-    scales: Array  # prox step along a row
+    arrays: tuple[Any, ...]  # table, targets, prox steps along the rows, limits of slopes, inverse, squared lengths
+
+
+@loop
+def _groups(keys, step, relaxation, setting, arrays, t, z, first_group, last_group, totals):
+    """Move the t_i of some groups of rows from the public point z; their weighted sums go to ``totals``."""
+    secure, key, role, _ = keys
+    loss, shrink, noise = setting
+    table, targets, scales, limits, inverse, squared = arrays
+    room, g, zeros = scratch(key), np.zeros(STRETCH), np.zeros(z.size)
+    at_z, weights = np.empty(TILE), np.empty(TILE)
+    for group in range(first_group, last_group):
+        total = totals[group]
+        copy(zeros, total)
+        last = min((group + 1) * GROUP, t.size)
+        for start in range(group * GROUP, last, STRETCH):
+            stop = min(start + STRETCH, last)
+            if noise > 0:
+                normals_at(secure, role, start // STRETCH, step, noise, g[: stop - start], room)
+            for first in range(start, stop, TILE):
+                count = min(TILE, stop - first)
+                tile_dots(table, first, count, z, at_z)
+                for k in range(count):
+                    i = first + k
+                    margin = shrink * (2 * at_z[k] - t[i])
+                    found = prox(loss, margin, targets[i], scales[i], limits[i])
+                    kick = g[i - start]
+                    t[i] += relaxation * (2 * (found - at_z[k]) + squared[i] * inverse[i] * kick)
+                    weights[k] = relaxation * inverse[i] * (2 * (found - margin) * inverse[i] + kick)
+                tile_add(table, first, count, weights, total)
+
+
+@loop
+def _combine(keys, step, relaxation, shrink, noise, root, totals, items, z, shared):
+    """The mean of the blocks after a step from z, on ``shared``."""
+    secure, key, _, role = keys
+    h = np.zeros(z.size)
+    if noise > 0:
+        normals_at(secure, role, np.int64(0), step, relaxation * noise, h, scratch(key))
+    total = np.zeros(z.size)
+    for group in range(len(totals)):
+        add(1.0, totals[group], total)
+    for j in range(z.size):
+        drift = 2 * relaxation * ((2 * shrink - 1) * z[j] - shrink * shared[j])
+        shared[j] += drift + (total[j] + dot(root[j], h)) / items
+
+
+@loop
+def _steps(keys, first, relaxations, setting, penalty, arrays, root, t, z, shared, totals):
+    """Many steps, the first of them from z."""
+    _, shrink, noise = setting
+    gamma, l1, l2, skip_last = penalty
+    for k in range(relaxations.size):
+        if k > 0:
+            release(shared, gamma, (l1, l2, skip_last), z)
+        _groups(keys, first + k, relaxations[k], setting, arrays, t, z, 0, len(totals), totals)
+        _combine(keys, first + k, relaxations[k], shrink, noise, root, totals, t.size, z, shared)

@@ -3,19 +3,24 @@
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from hushpoint._checks import require_nonnegative, require_positive
 from hushpoint.certificates import Certificate
+from hushpoint.losses import Squared
 from hushpoint.operators.base import Operator
 from hushpoint.operators.bounds import prox_certificate, require_smooth, stated_tolerance
-from hushpoint.operators.prox import WholeProx
+from hushpoint.operators.prox import LARGE, WholeProx
 from hushpoint.operators.splitting import reflection_lipschitz
 from hushpoint.problem import Facts, Rows
 from hushpoint.regularizers import Regularizer
+
+if TYPE_CHECKING:
+    from hushpoint.kernels import Kernel
+    from hushpoint.plan import Plan
 
 Array = NDArray[np.float64]
 Indices = NDArray[np.int64]
@@ -84,6 +89,16 @@ class GeneralADMM(Operator):
 
     def combine(self, shared: Array, total: Array, chosen: Indices | None, relaxation: float) -> Array:
         return shared + total
+
+    def kernel(self, plan: Plan) -> Kernel | None:
+        """Where the prox takes Newton steps: one that remembers its last solution and a factor."""
+        loss = self.facts.loss
+        direct = isinstance(loss, Squared) and self.facts.clip is None and self.facts.width <= LARGE
+        if type(self) is not GeneralADMM or plan.errors is not None or self.constraint.A is not None or direct:
+            return None
+        from hushpoint.kernels.whole import RememberingADMM
+
+        return RememberingADMM(plan)
 
     def model(self, z: Array) -> Array:
         """The x that fits z best, ``A x = c - B z``; z itself where x = z."""

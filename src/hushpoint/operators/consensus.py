@@ -111,9 +111,8 @@ class ConsensusADMM(Operator):
 
         loss, penalty = coded_loss(self.facts.loss), coded_penalty(self.penalty)
         if plan.schedule.sampling == "all" and plan.schedule.cap is None:
-            return ConsensusShortcut(plan, self.gamma, self.ridge, loss)
-        dense = plan.problem is not None and plan.problem.has_rows and not plan.problem.rows.sparse
-        if loss is None or penalty is None or not dense:
+            return ConsensusShortcut(plan, self.gamma, self.ridge, loss, penalty)
+        if loss is None or penalty is None:
             return None
         compiled = CompiledWalk if plan.schedule.sampling == "walk" else CompiledRounds
         return compiled(plan, self.gamma, self.ridge, loss, penalty)

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
-from typing import Any
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,6 +14,10 @@ from hushpoint._checks import require_positive
 from hushpoint.certificates import Certificate
 from hushpoint.operators.base import Operator
 from hushpoint.problem import Facts, Rows
+
+if TYPE_CHECKING:
+    from hushpoint.kernels import Kernel
+    from hushpoint.plan import Plan
 
 Array = NDArray[np.float64]
 Indices = NDArray[np.int64]
@@ -70,11 +75,18 @@ class Gradient(Operator):
         kick: Array | None,
         multiplicity: Array | None,
     ) -> tuple[Array, Array]:
-        """The sum of the messages as one matrix-vector product, without a gradient per item."""
+        """The sum of the messages in one pass over the rows, without a gradient per item."""
         rows = data.take(chosen)
+        if rows is data and len(rows) == self.facts.rows:
+            return block, rows.passes.gradient(z, self._row_weights)
         weights = np.ones(rows.items) if multiplicity is None else multiplicity
         slopes = rows.row_loss.derivative(rows.margins(z), rows.targets)
         return block, np.asarray(rows.features.T @ (slopes * np.repeat(weights / rows.counts, rows.counts)))
+
+    @cached_property
+    def _row_weights(self) -> Array:
+        """How often each row counts in the sum over all items."""
+        return np.repeat(_counts(self.facts) / self.facts.row_counts, self.facts.row_counts)
 
     def combine(self, shared: Array, total: Array, chosen: Indices | None, relaxation: float) -> Array:
         step = relaxation * self.step_size
@@ -142,6 +154,20 @@ class CoordinateGradient(Operator):
             shared[chosen] - step * total / self.facts.items, step, chosen, size=self.blocks
         )
         return moved
+
+    def kernel(self, plan: Plan) -> Kernel | None:
+        """Steps that update the inner products of the rows with the model, and read one column each."""
+        from hushpoint.kernels.codes import coded_loss, coded_penalty
+        from hushpoint.kernels.coordinates import CompiledCoordinates
+        from hushpoint.kernels.draw import coded_schedule
+
+        loss, penalty = coded_loss(self.facts.loss), coded_penalty(self.facts.regularizer)
+        schedule = coded_schedule(plan.schedule)
+        if type(self) is not CoordinateGradient or plan.schedule.cap is not None:
+            return None
+        if loss is None or penalty is None or schedule is None:
+            return None
+        return CompiledCoordinates(plan, self.step_size, self._row_weights, loss, penalty, schedule)
 
     def step_lipschitz(self, relaxation: float) -> float | None:
         return None

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Callable
 from typing import Protocol
 
 import numpy as np
@@ -28,6 +30,15 @@ class ProxNotSolved(RuntimeError):
     """A prox could not be solved to the tolerance that the guarantee states."""
 
 
+def not_solved() -> ProxNotSolved:
+    """What is raised where a tolerance cannot be reached."""
+    return ProxNotSolved(
+        "a proximal step could not be solved to the stated tolerance in double precision; nothing of this step was "
+        "released. Declare row_norm= on Problem, or pass a larger tolerance= (it enters the guarantee) or a smaller "
+        "gamma."
+    )
+
+
 def minimise(problems: SmoothProblems, start: Array, gradient_tolerance: Array) -> Array:
     """Minimisers with gradient norms at most ``gradient_tolerance``; raises where that cannot be reached.
 
@@ -44,11 +55,70 @@ def minimise(problems: SmoothProblems, start: Array, gradient_tolerance: Array) 
             return points
         directions = problems.direction(points[active], gradients, active)
         points[active], gradients = _search(problems, points[active], gradients, directions, active)
-    raise ProxNotSolved(
-        "a proximal step could not be solved to the stated tolerance in double precision; nothing of this step was "
-        "released. Declare row_norm= on Problem, or pass a larger tolerance= (it enters the guarantee) or a smaller "
-        "gamma."
-    )
+    raise not_solved()
+
+
+def conjugate_gradients(product: Callable[[Array], Array], right: Array, floor: float) -> Array:
+    """A direction d with ``product(d)`` near ``right``: to a hundredth, or to the floor. Always a descent direction."""
+    found, residual = np.zeros_like(right), right.copy()
+    along = residual.copy()
+    squared = float(residual @ residual)
+    enough = max(1e-2 * math.sqrt(squared), floor)
+    for _ in range(max(100, len(right))):
+        if math.sqrt(squared) <= enough:
+            break
+        image = product(along)
+        curvature = float(along @ image)
+        if not curvature > 0:
+            break
+        found += squared / curvature * along
+        residual -= squared / curvature * image
+        before, squared = squared, float(residual @ residual)
+        along = residual + squared / before * along
+    return found if found.any() else right
+
+
+def approach(
+    gradient: Callable[[Array], Array],
+    start: Array,
+    tolerance: float,
+    inverse: Callable[[Array], Array],
+    most: int,
+) -> tuple[Array, int, bool]:
+    """L-BFGS, where ``inverse`` is about the inverse Hessian: a point, the gradients taken, and whether it is solved.
+
+    Solved means that the gradient at that point is at most the tolerance, as in ``minimise``; it gives up after
+    ``most`` gradients.
+    """
+    x, slope_at = start, gradient(start)
+    taken = 1
+    pairs: list[tuple[Array, Array, float]] = []
+    while not np.linalg.norm(slope_at) <= tolerance:
+        rest, shares = slope_at.copy(), []
+        for move, change, scale in reversed(pairs):
+            shares.append(scale * float(move @ rest))
+            rest -= shares[-1] * change
+        direction = -inverse(rest)
+        for (move, change, scale), part in zip(pairs, reversed(shares), strict=True):
+            direction -= (scale * float(change @ direction) + part) * move
+        first = float(slope_at @ direction)
+        length, low, low_slope, high, high_slope = 1.0, 0.0, first, 1.0, np.inf
+        while True:
+            if not first < 0 or taken >= most:
+                return x, taken, False
+            trial = x + length * direction
+            found = gradient(trial)
+            taken += 1
+            slope = float(found @ direction)
+            if slope <= 0.1 * abs(first):  # it may rise a little: an exact search is not worth its gradients
+                break
+            high, high_slope = length, slope
+            length = (low * high_slope - high * low_slope) / (high_slope - low_slope)
+        move, change = trial - x, found - slope_at
+        if float(move @ change) > 0:
+            pairs.append((move, change, 1 / float(move @ change)))
+        x, slope_at = trial, found
+    return x, taken, True
 
 
 def _search(

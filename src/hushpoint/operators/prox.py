@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import scipy.linalg
@@ -16,13 +16,17 @@ import scipy.sparse
 from numpy.typing import NDArray
 
 from hushpoint.losses import Loss, Squared
-from hushpoint.operators.newton import minimise
+from hushpoint.operators.newton import conjugate_gradients, minimise, not_solved
 from hushpoint.problem import Rows, rows_of_items
+
+if TYPE_CHECKING:
+    from hushpoint.kernels.users import UsersProx
 
 Array = NDArray[np.float64]
 Indices = NDArray[np.int64]
 
 CHUNK = 1 << 18  # numbers in one temporary array
+LARGE = 2000  # features from which on no square matrix of them is formed
 
 
 class WholeProx:
@@ -30,24 +34,33 @@ class WholeProx:
 
     Squared loss: one Cholesky factor for all steps. Other smooth losses: damped Newton until the certified
     distance ``|A (x_hat - x)|``, ``gamma |gradient| / w`` or for A = I ``gamma |gradient| / (1 + gamma ridge)``, is at
-    most the ``tolerance``.
+    most the ``tolerance``. With more than ``LARGE`` features no Hessian is formed: directions come from conjugate
+    gradients. One point: rows are read in chunks, whatever they are stored in.
     """
 
     def __init__(
         self, rows: Rows, weights: Array, gamma: float, ridge: float, A: Array | None, tolerance: float
     ) -> None:
         self.rows, self.weights, self.gamma, self.ridge, self.A = rows, weights, gamma, ridge, A
-        width = rows.features.shape[1]
-        gram = np.eye(width) if A is None else A.T @ A
-        self._base = gram / gamma + ridge * np.eye(width)
+        self.width = rows.features.shape[1]
+        self.large = self.width > LARGE
         if A is None:
-            self._gradient_tolerance = tolerance * (1 + gamma * ridge) / gamma
+            self._base: Array = np.full(1, 1 / gamma + ridge)  # the diagonal of what is added to the Hessian
+            self.gradient_tolerance = tolerance * (1 + gamma * ridge) / gamma
         else:
-            self._gradient_tolerance = tolerance * float(np.linalg.svd(A, compute_uv=False)[-1]) / gamma
+            self._base = A.T @ A / gamma + ridge * np.eye(self.width)
+            self.gradient_tolerance = tolerance * float(np.linalg.svd(A, compute_uv=False)[-1]) / gamma
+        self._curvatures = np.empty(len(rows))
+        self._curved_at: Array | None = None  # the point that the curvatures are of
         self._factor: Any = None
-        if isinstance(rows.loss, Squared) and rows.limits is None:
-            self._factor = scipy.linalg.cho_factor(self._hessian(weights))
+        if isinstance(rows.loss, Squared) and rows.limits is None and not self.large:
+            self._factor = scipy.linalg.cho_factor(self.hessian(weights))
             self._pull = np.asarray(rows.features.T @ (weights * rows.targets))
+
+    @property
+    def direct(self) -> bool:
+        """Whether the prox is one linear system, factored once."""
+        return self._factor is not None
 
     def solve(self, points: Array, guess: Array) -> Array:
         """The minimiser for ``v = points`` (one point, or one a row), starting from ``guess``."""
@@ -57,45 +70,73 @@ class WholeProx:
             found = np.asarray(scipy.linalg.cho_solve(self._factor, (self._pull + targets / self.gamma).T).T)
         else:
             self._points = many
-            start = np.broadcast_to(guess, (len(many), self._base.shape[0]))
-            found = minimise(self, start, np.full(len(many), self._gradient_tolerance))
+            start = np.broadcast_to(guess, (len(many), self.width))
+            found = minimise(self, start, np.full(len(many), self.gradient_tolerance))
         return found.reshape(*points.shape[:-1], -1)
+
+    def gradient(self, points: Array, active: Indices) -> Array:
+        gaps = (points if self.A is None else points @ self.A.T) - self._points[active]
+        pulls = gaps if self.A is None else gaps @ self.A
+        rest = self.ridge * points + pulls / self.gamma
+        if len(points) == 1:
+            return np.asarray(self._sum_at(points[0])[None, :] + rest)
+        rows = self.rows
+        margins = np.asarray(rows.features @ points.T)  # a column for each point
+        slopes = self.weights[:, None] * self._loss().derivative(margins, rows.targets[:, None])
+        return np.asarray(np.asarray(rows.features.T @ slopes).T + rest)
+
+    def gradient_at(self, x: Array, point: Array) -> Array:
+        """The gradient at x for one ``v = point``."""
+        gap = (x if self.A is None else self.A @ x) - point
+        return np.asarray(self._sum_at(x) + self.ridge * x + (gap if self.A is None else gap @ self.A) / self.gamma)
+
+    def _sum_at(self, x: Array) -> Array:
+        """The weighted sum of the rows' gradients at x; their curvatures are kept."""
+        total = self.rows.passes.gradient(np.ascontiguousarray(x), self.weights, self._curvatures)
+        self._curved_at = x.copy()
+        return total
+
+    def _curvatures_at(self, x: Array) -> Array:
+        if self._curved_at is None or not np.array_equal(self._curved_at, x):
+            self._sum_at(x)
+        return self._curvatures
 
     def _loss(self) -> Loss:
         limits = self.rows.limits
         return self.rows.loss if limits is None else self.rows.loss.truncated(limits[:, None])
 
-    def gradient(self, points: Array, active: Indices) -> Array:
-        rows = self.rows
-        margins = np.asarray(rows.features @ points.T)  # a column for each point
-        slopes = self.weights[:, None] * self._loss().derivative(margins, rows.targets[:, None])
-        gaps = (points if self.A is None else points @ self.A.T) - self._points[active]
-        pulls = gaps if self.A is None else gaps @ self.A
-        return np.asarray(np.asarray(rows.features.T @ slopes).T + self.ridge * points + pulls / self.gamma)
-
     def direction(self, points: Array, gradients: Array, active: Indices) -> Array:
+        if len(points) == 1 or self.large or self.rows.sparse:
+            return np.stack([self._one_direction(x, g) for x, g in zip(points, gradients, strict=True)])
         margins = np.asarray(self.rows.features @ points.T)
         curvature = self.weights[:, None] * self._loss().curvature(margins, self.rows.targets[:, None])
-        if len(points) > 1 and not self.rows.sparse:  # many small problems: all Hessians at once
-            features = self.rows.features
-            hessians = self._base + np.matmul(features.T, curvature.T[:, :, None] * features)
-            return -np.asarray(np.linalg.solve(hessians, gradients[:, :, None])[:, :, 0])
-        factors = [scipy.linalg.cho_factor(self._hessian(column)) for column in curvature.T]
-        return -np.stack([scipy.linalg.cho_solve(factor, g) for factor, g in zip(factors, gradients, strict=True)])
+        features = np.asarray(self.rows.features)  # many small problems: all Hessians at once
+        hessians = np.matmul(features.T, curvature.T[:, :, None] * features)
+        hessians += self._base * np.eye(self.width) if self.A is None else self._base
+        return -np.asarray(np.linalg.solve(hessians, gradients[:, :, None])[:, :, 0])
 
-    def _hessian(self, row_curvature: Array) -> Array:
-        features = self.rows.features
-        hessian = self._base.copy()
-        step = max(1, CHUNK // features.shape[1])
-        for start in range(0, features.shape[0], step):
-            part = features[start : start + step]
-            weighted = part.T @ (
-                part.multiply(row_curvature[start : start + step, None])
-                if self.rows.sparse
-                else part * row_curvature[start : start + step, None]
-            )
-            hessian += weighted.toarray() if self.rows.sparse else weighted
-        return hessian
+    def _one_direction(self, x: Array, gradient: Array) -> Array:
+        curvatures = self._curvatures_at(x)
+        if not self.large:
+            return -np.asarray(scipy.linalg.cho_solve(scipy.linalg.cho_factor(self.hessian(curvatures)), gradient))
+
+        def product(vector: Array) -> Array:
+            base = self._base * vector if self.A is None else self._base @ vector
+            return self.rows.passes.hessian_times(curvatures, vector) + base
+
+        return conjugate_gradients(product, -gradient, 0.3 * self.gradient_tolerance)
+
+    def hessian(self, curvatures: Array) -> Array:
+        """The Hessian where the rows have these curvatures."""
+        hessian = self.rows.passes.hessian(curvatures)
+        if self.A is None:
+            hessian[np.diag_indices(self.width)] += self._base
+            return hessian
+        return hessian + self._base
+
+    def factor_at(self, x: Array) -> Any:
+        """The Cholesky factor of the Hessian at x."""
+        return scipy.linalg.cho_factor(self.hessian(self._curvatures_at(x)))
 
 
 class RowProx:
@@ -140,8 +181,9 @@ class _Batch:
 class ItemsProx:
     """``prox_{gamma f_i}`` where f_i is the mean loss over the rows of item i, for many items at once.
 
-    Items are batched by size. Squared loss: one inverse an item, of the smaller of (rows, features), for all steps.
-    Other smooth losses: damped Newton until ``gamma |gradient| / (1 + gamma ridge) <= tolerance`` for every item.
+    Squared loss: one inverse an item, of the smaller of (rows, features), for all steps. Other smooth losses: damped
+    Newton until ``gamma |gradient| / (1 + gamma ridge) <= tolerance`` for every item, compiled for the named losses;
+    NumPy takes items in batches of similar size.
     """
 
     def __init__(self, rows: Rows, gamma: float, ridge: float, tolerance: Array) -> None:
@@ -151,6 +193,9 @@ class ItemsProx:
         self._step = gamma * self._shrink
         self._gradient_tolerance = tolerance / self._step
         self._squared = isinstance(rows.loss, Squared) and rows.limits is None
+        self._compiled = None if self._squared else _compiled_users(rows, self._step, self._gradient_tolerance)
+        if self._compiled is not None:
+            return
         self._batches = list(_batches(rows.offsets))
         self._home = np.empty((rows.items, 2), dtype=np.int64)  # item -> its batch, its place there
         for number, batch in enumerate(self._batches):
@@ -159,6 +204,13 @@ class ItemsProx:
 
     def solve(self, chosen: Indices | slice, points: Array, guess: Array) -> Array:
         """The proxes of the chosen items at the rows of ``points``, starting from ``guess``."""
+        if self._compiled is not None:
+            who = np.arange(self.rows.items)[chosen]
+            guesses = np.ascontiguousarray(np.broadcast_to(guess, points.shape))
+            found, solved = self._compiled.solve(who, points * self._shrink, guesses)
+            if not solved:
+                raise not_solved()
+            return found
         homes = self._home[chosen]
         guesses = np.broadcast_to(guess, points.shape)
         result = np.empty_like(points)
@@ -185,6 +237,17 @@ class ItemsProx:
             local = _LocalProblems(self.rows, batch, places, np.empty((len(places), 0)), self._step)
             inverses[part] = np.linalg.inv(_system(local.features, self._step * local.weights))
         return inverses
+
+
+def _compiled_users(rows: Rows, step: float, gradient_tolerance: Array) -> UsersProx | None:
+    from hushpoint.kernels.codes import coded_loss
+
+    loss = coded_loss(rows.loss)
+    if loss is None:
+        return None
+    from hushpoint.kernels.users import UsersProx
+
+    return UsersProx(rows, loss, step, gradient_tolerance)
 
 
 class _LocalProblems:

@@ -1,0 +1,107 @@
+"""Schedules in compiled code: who moves, drawn at the addresses and with the arithmetic of ``schedules``."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from hushpoint._compiled import inner, loop
+from hushpoint._keyed import uniforms_at
+from hushpoint.noise import role_word
+from hushpoint.schedules import Cyclic, EveryBlock, FixedSample, OneBlock, PoissonSample, Schedule
+
+EVERYONE, CYCLIC, SINGLE, POISSON, FIXED = range(5)
+
+ScheduleCode = tuple[int, float, int, np.uint32, int]
+"""Kind, probability, sample size, the role of its draws, and the cap (-1: none)."""
+
+
+def coded_schedule(schedule: Schedule) -> ScheduleCode | None:
+    """A schedule for compiled code, or None if its next draw depends on more than the step."""
+    kind, prob, size = -1, 0.0, 1
+    if type(schedule) is EveryBlock or (type(schedule) is FixedSample and schedule.size == schedule.blocks):
+        kind, size = EVERYONE, schedule.blocks
+    elif type(schedule) is Cyclic:
+        kind = CYCLIC
+    elif type(schedule) is OneBlock:
+        kind = SINGLE
+    elif type(schedule) is PoissonSample:
+        kind, prob, size = POISSON, schedule.prob, schedule.blocks
+    elif type(schedule) is FixedSample:
+        kind, size = FIXED, schedule.size
+    cap = -1 if schedule.cap is None else schedule.cap
+    return None if kind < 0 else (kind, prob, size, role_word("schedule"), cap)
+
+
+@inner
+def draw_members(secure, schedule, step, participations, members, coins, room):
+    """Write who moves in a step; returns how many, and the last that was drawn (-1: nobody, or all)."""
+    kind, prob, size, role, cap = schedule
+    items = participations.size
+    drawn, last = 0, -1
+    if kind == EVERYONE:
+        for i in range(items):
+            members[i] = i
+        drawn = items
+    elif kind == CYCLIC:
+        members[0] = step % items
+        drawn = 1
+    elif kind == SINGLE:
+        uniforms_at(secure, role, np.int64(0), step, coins[:1], room)
+        members[0] = np.int64(coins[0] * items)
+        drawn = 1
+    else:
+        uniforms_at(secure, role, np.int64(0), step, coins, room)
+        threshold, ties = prob, 0
+        if kind == FIXED:
+            threshold, ties = _smallest(coins, size)
+        for i in range(items):
+            if coins[i] < threshold:
+                members[drawn] = i
+                drawn += 1
+            elif ties > 0 and coins[i] == threshold:
+                members[drawn] = i
+                drawn += 1
+                ties -= 1
+    if drawn > 0:
+        last = members[drawn - 1]
+    if cap < 0:
+        return drawn, last
+    free = 0
+    for k in range(drawn):
+        if participations[members[k]] < cap:
+            members[free] = members[k]
+            free += 1
+    return free, last
+
+
+@loop
+def _smallest(coins, size):
+    """The number below which fewer than ``size`` of the coins lie, and how many equal to it make ``size``.
+
+    Coins are uniform, so that a count of how many fall into each of as many cells as there are coins leaves only a few
+    to compare.
+    """
+    cells = np.zeros(coins.size, dtype=np.int64)
+    for i in range(coins.size):
+        cells[np.int64(coins[i] * coins.size)] += 1
+    below, cell = 0, 0
+    while below + cells[cell] < size:
+        below += cells[cell]
+        cell += 1
+    near = np.empty(cells[cell])
+    count = 0
+    for i in range(coins.size):
+        if np.int64(coins[i] * coins.size) == cell:
+            near[count] = coins[i]
+            count += 1
+    for k in range(1, count):  # sorted by insertion: there are only a few
+        value, at = near[k], k
+        while at > 0 and near[at - 1] > value:
+            near[at] = near[at - 1]
+            at -= 1
+        near[at] = value
+    threshold = near[size - below - 1]
+    ties = 0
+    for k in range(size - below):
+        ties += near[k] == threshold
+    return threshold, ties

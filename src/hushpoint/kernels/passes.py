@@ -1,0 +1,129 @@
+"""Passes over all rows: the gradient of their losses, and products with its Hessian. The data is read once a pass.
+
+Rows are summed in groups, and the sums of the groups in order: the result does not depend on the number of threads.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import scipy.linalg.blas
+from numpy.typing import NDArray
+
+from hushpoint._compiled import loop
+from hushpoint._threads import share
+from hushpoint.kernels.codes import coded_loss
+from hushpoint.kernels.scalar import slopes
+from hushpoint.kernels.table import TILE, table_of, tile_add, tile_dots
+from hushpoint.problem import Rows
+
+Array = NDArray[np.float64]
+
+_NUMBERS = 1 << 17  # in the rows of one group, and in temporary arrays
+_GROUPS = 64  # at most
+_WORTH_SHARING = 1 << 17  # numbers in the features from which on threads pay
+
+
+class Passes:
+    """Passes over the rows of one data set; losses that only NumPy knows go chunk by chunk."""
+
+    def __init__(self, rows: Rows) -> None:
+        self.rows, self.width = rows, rows.features.shape[1]
+        self._loss = coded_loss(rows.loss)
+        stored = rows.features.nnz if rows.sparse else len(rows) * self.width
+        self._small = stored < _WORTH_SHARING
+        per_row = max(1, stored // len(rows))
+        self._chunk = max(TILE, _NUMBERS // per_row)
+        self._size = max(self._chunk, -(-len(rows) // _GROUPS))
+        self._groups = -(-len(rows) // self._size)
+        self._table: Any = None if self._loss is None else table_of(rows.features)
+        if not hasattr(rows.features, "__getitem__"):  # products only: all rows at once
+            self._chunk = len(rows)
+
+    def gradient(self, model: Array, weights: Array, curvatures: Array | None = None) -> Array:
+        """``sum_i weights_i phi'(a_i.x) a_i``; ``weights_i phi''(a_i.x)`` goes to ``curvatures``, one number a row."""
+        rows = self.rows
+        if self._table is None:
+            return self._numpy_gradient(model, weights, curvatures)
+        totals = np.zeros((self._groups, self.width))
+        keep = np.empty(0) if curvatures is None else curvatures
+        arrays = rows.targets, rows.slope_limits, weights
+
+        def groups(start: int, stop: int) -> None:
+            _gradient(self._table, arrays, self._loss, model, self._size, start, stop, keep, totals)
+
+        return self._summed(groups, totals)
+
+    def hessian_times(self, curvatures: Array, vector: Array) -> Array:
+        """``sum_i curvatures_i (a_i.v) a_i``."""
+        if self._table is None:
+            return np.asarray(self.rows.features.T @ (curvatures * np.asarray(self.rows.features @ vector)))
+        totals = np.zeros((self._groups, self.width))
+
+        def groups(start: int, stop: int) -> None:
+            _product(self._table, curvatures, vector, self._size, start, stop, totals)
+
+        return self._summed(groups, totals)
+
+    def hessian(self, curvatures: Array) -> Array:
+        """``sum_i curvatures_i a_i a_i'``, chunk by chunk."""
+        features, sparse = self.rows.features, self.rows.sparse
+        total = np.zeros((self.width, self.width), order="F")
+        for start in range(0, len(self.rows), self._chunk):
+            part, weights = features[start : start + self._chunk], curvatures[start : start + self._chunk]
+            if sparse:
+                total += (part.T @ part.multiply(weights[:, None])).toarray()
+            else:
+                scaled = part * np.sqrt(weights)[:, None]
+                total = scipy.linalg.blas.dsyrk(1.0, scaled.T, beta=1.0, c=total, lower=1, overwrite_c=1)
+        return total if sparse else np.asarray(np.tril(total) + np.tril(total, -1).T)
+
+    def _summed(self, groups: Any, totals: Array) -> Array:
+        if self._small:
+            groups(0, self._groups)
+        else:
+            share(groups, self._groups)
+        return np.asarray(totals.sum(axis=0))
+
+    def _numpy_gradient(self, model: Array, weights: Array, curvatures: Array | None) -> Array:
+        rows, total = self.rows, np.zeros(self.width)
+        for start in range(0, len(rows), self._chunk):
+            index = slice(start, start + self._chunk)
+            part = rows if self._chunk >= len(rows) else rows.pick(index)
+            margins, loss = part.margins(model), part.row_loss
+            total += np.asarray(part.features.T @ (weights[index] * loss.derivative(margins, part.targets)))
+            if curvatures is not None:
+                curvatures[index] = weights[index] * loss.curvature(margins, part.targets)
+        return total
+
+
+@loop
+def _gradient(table, arrays, loss, model, size, first_group, last_group, curvatures, totals):
+    targets, limits, weights = arrays
+    tile = np.empty(TILE)
+    for group in range(first_group, last_group):
+        stop = min((group + 1) * size, targets.size)
+        for first in range(group * size, stop, TILE):
+            count = min(TILE, stop - first)
+            tile_dots(table, first, count, model, tile)
+            for k in range(count):
+                i = first + k
+                slope, curvature = slopes(loss, tile[k], targets[i], limits[i])
+                tile[k] = weights[i] * slope
+                if curvatures.size > 0:
+                    curvatures[i] = weights[i] * curvature
+            tile_add(table, first, count, tile, totals[group])
+
+
+@loop
+def _product(table, curvatures, vector, size, first_group, last_group, totals):
+    tile = np.empty(TILE)
+    for group in range(first_group, last_group):
+        stop = min((group + 1) * size, curvatures.size)
+        for first in range(group * size, stop, TILE):
+            count = min(TILE, stop - first)
+            tile_dots(table, first, count, vector, tile)
+            for k in range(count):
+                tile[k] *= curvatures[first + k]
+            tile_add(table, first, count, tile, totals[group])

@@ -1,0 +1,106 @@
+"""One-block ADMM whose prox remembers: it starts from its last solution, and keeps the factor of a Hessian.
+
+A step then takes a few passes over the data and rarely a new Hessian. The draws are those of the plain loop and the
+prox is certified to the same tolerance, so that the models agree with the plain loop's to what the tolerance allows.
+What is remembered (the last solution, and where the Hessian was taken) is in the state, so that a resumed run is the
+uninterrupted one bit for bit.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import numpy as np
+import scipy.linalg
+from numpy.typing import NDArray
+
+from hushpoint.noise import Source
+from hushpoint.operators.newton import approach
+from hushpoint.operators.prox import WholeProx
+from hushpoint.problem import Rows
+
+if TYPE_CHECKING:
+    from hushpoint.engine import State
+    from hushpoint.plan import Plan
+
+Array = NDArray[np.float64]
+
+_MOST = 40  # gradients before Newton takes over
+_PATIENCE = 8  # gradients of a step that a factor is allowed, and more the dearer a new one is
+
+
+class RememberingProx:
+    """A ``WholeProx`` of one point after the other."""
+
+    def __init__(self, prox: WholeProx) -> None:
+        self.prox = prox
+        self.last = np.full(prox.width, np.nan)
+        self.centre = np.full(prox.width, np.nan)  # where the Hessian was taken; nan: nowhere yet
+        self._factor: Any = None
+        self._patience = _PATIENCE + prox.width // 50
+
+    def recall(self, last: Array, centre: Array) -> None:
+        """Remember what a state remembers."""
+        if not np.array_equal(centre, self.centre, equal_nan=True):
+            self._factor = None
+        self.last, self.centre = last.copy(), centre.copy()
+
+    def solve(self, points: Array, guess: Array) -> Array:
+        """The minimiser for one point; the guess counts the first time only."""
+        prox, point = self.prox, points.reshape(-1)
+        start = guess.copy() if np.isnan(self.last[0]) else self.last
+        if prox.large:
+            self.last = prox.solve(point, start)
+            return self.last.reshape(points.shape)
+        if np.isnan(self.centre[0]):
+            self.centre = start
+        if self._factor is None:
+            self._factor = prox.factor_at(self.centre)
+        factor = self._factor
+
+        def inverse(right: Array) -> Array:
+            return np.asarray(scipy.linalg.cho_solve(factor, right, check_finite=False))
+
+        found, taken, solved = approach(
+            lambda x: prox.gradient_at(x, point), start, prox.gradient_tolerance, inverse, _MOST
+        )
+        if not solved:
+            found = prox.solve(point, found)
+        self.last = found
+        if not solved or taken > self._patience:
+            self.centre, self._factor = found, None
+        return found.reshape(points.shape)
+
+
+@dataclass
+class RememberingADMM:
+    """One-block ADMM with a prox that remembers. ``state.blocks``: u, the last x, and where the Hessian was taken."""
+
+    plan: Plan
+
+    name: ClassVar[str] = "remembering"
+    at_once: ClassVar[int] = 16
+
+    def blocks(self) -> Array:
+        """u = 0, and nothing to remember."""
+        return np.vstack([self.plan.operator.start()[1], np.full((2, self.plan.operator.block_size), np.nan)])
+
+    def prepare(self, rows: Rows) -> RememberingProx:
+        """The prox of all rows."""
+        return RememberingProx(self.plan.operator.prepare(rows))
+
+    def advance(self, data: RememberingProx, source: Source, state: State, z: Array, count: int) -> None:
+        """So many steps; where one fails, the state stands before it."""
+        plan, operator = self.plan, self.plan.operator
+        for k in range(count):
+            step = state.steps
+            relaxation, std = plan.relaxation_at(step), plan.noise.std
+            start = operator.release(state.public) if k else z
+            kick = source.normals("block", [0], step, operator.message_size, std) if std > 0 else None
+            data.recall(state.blocks[1], state.blocks[2])
+            block, message = operator.local(data, slice(None), state.blocks[:1], start, relaxation, kick)
+            state.blocks = np.vstack([block, data.last, data.centre])
+            state.shared = state.public = operator.combine(state.shared, message.sum(axis=0), None, relaxation)
+            state.participations += 1
+            state.steps += 1
