@@ -48,7 +48,7 @@ def three_classes(seed=0, rows=ROWS):
 
 
 def made(kind, epsilon=1.0, **extra):
-    facts = {"delta": 1e-5, "row_norm": 4.0, "random_state": 0}
+    facts = {"delta": 1e-5, "row_norm": 5.0, "random_state": 0}
     if issubclass(kind, (Linear, Lasso, Huber)):
         facts["target_range"] = (-8.0, 8.0)
     return kind(epsilon, **{**facts, **extra})
@@ -247,8 +247,7 @@ def test_a_user_counts_once_however_many_rows(kind):
     assert often.parameters_ == once.parameters_
 
 
-# How good. Thresholds are three times what was lost when they were written, and a broken metric, intercept or scale
-# of the target loses more.
+# How good, with defaults. The thresholds are a few times what is lost; a broken metric or scale loses far more.
 
 
 def lost(kind, X, y, reference, seeds=3, **extra):
@@ -263,20 +262,20 @@ MANY = {"rows": 4000, "features": 8}
 @pytest.mark.parametrize("kind", [Logistic, SVC])
 def test_classifiers_are_accurate(kind):
     X, y = labelled(**MANY)
-    assert lost(kind, X, y, linear_model.LogisticRegression()) < 0.015
+    assert lost(kind, X, y, linear_model.LogisticRegression()) < 0.01
 
 
 @pytest.mark.parametrize("kind", [Logistic, SVC])
 def test_shifted_features_do_not_ruin_accuracy(kind):
     X, y = labelled(**MANY)
-    assert lost(kind, X / 4 + 1, y, linear_model.LogisticRegression(C=100)) < 0.03
+    assert lost(kind, X / 4 + 1, y, linear_model.LogisticRegression(C=100)) < 0.015
 
 
 @pytest.mark.parametrize("kind", [Logistic, SVC])
 def test_features_on_different_scales_do_not_ruin_accuracy(kind):
     X, y = labelled(rows=20_000, features=8)
     X = X * 10.0 ** np.linspace(-2, 0, 8)
-    assert lost(kind, X, y, linear_model.LogisticRegression(C=1e6, max_iter=1000), row_norm=2.0) < 0.02
+    assert lost(kind, X, y, linear_model.LogisticRegression(C=1e6, max_iter=1000), row_norm=2.0) < 0.01
 
 
 @pytest.mark.parametrize("kind", [Logistic, SVC])
@@ -300,13 +299,25 @@ def test_class_weights_move_the_border():
     assert against + 0.05 < plain < weighted - 0.05
 
 
+def test_weighted_losses_keep_their_promises():
+    # the planner's step rests on smoothness: that of the base is too small by the larger weight
+    margins = np.linspace(-5, 5, 2001)
+    for base in (hp.losses.Logistic(), hp.losses.SmoothedHinge(0.5)):
+        for negative, positive in ((1.0, 7.0), (7.0, 0.5)):
+            loss = hp.losses.ClassWeighted(base, negative, positive)
+            heavy = np.full(len(margins), 1.0 if positive > negative else -1.0)
+            assert np.abs(loss.derivative(margins, heavy)).max() == pytest.approx(loss.lipschitz, rel=0.02)
+            assert loss.curvature(margins, heavy).max() == pytest.approx(loss.smoothness, rel=0.02)
+            assert loss.value(margins, -heavy) == pytest.approx(min(negative, positive) * base.value(margins, -heavy))
+
+
 @pytest.mark.parametrize("kind", [Linear, Huber])
 @pytest.mark.parametrize(("low", "high"), [(-10.0, 10.0), (1e6, 1.001e6), (-1e-4, 3e-4)])
 def test_the_place_and_width_of_the_range_do_not_matter(kind, low, high):
     # targets not centred, or models not scaled back, would predict nonsense far from zero
     X, y = measured(**MANY)
     scaled = (low + high) / 2 + y * (high - low) / 20
-    assert lost(kind, X, scaled, linear_model.LinearRegression(), target_range=(low, high)) < 0.03
+    assert lost(kind, X, scaled, linear_model.LinearRegression(), target_range=(low, high)) < 0.02
 
 
 def test_regression_without_intercept():
@@ -323,7 +334,7 @@ def test_several_classes_are_accurate():
 
 def test_a_huge_epsilon_is_close_to_no_privacy():
     # What is left is the bias of clipping and stopping: a wrong scale anywhere would be of another order.
-    X, y = labelled(**MANY)
+    X, y = labelled(bias=1.0, **MANY)
     signs = 2 * y - 1
 
     def log_loss(model):
@@ -331,14 +342,17 @@ def test_a_huge_epsilon_is_close_to_no_privacy():
 
     assert log_loss(made(Logistic, 1e6).fit(X, y)) < 1.02 * log_loss(Logistic(INF, penalty=None).fit(X, y))
     ridge = {"penalty": "l2", "alpha": 0.05}
-    private, exact = made(Logistic, 1e6, **ridge).fit(X, y), Logistic(INF, **ridge).fit(X, y)
-    np.testing.assert_allclose(private.coef_, exact.coef_, atol=0.05 * np.abs(exact.coef_).max())
-    X, y = measured(**MANY)
-    for kind, extra in ((Linear, {}), (Linear, ridge), (Lasso, {"alpha": 0.1}), (Huber, {"transition": 1.0})):
-        private, exact = made(kind, 1e6, **extra).fit(X, y), kind(INF, **extra).fit(X, y)
+    compared = [(Logistic, ridge, X, y)]
+    X, numbers = measured(bias=1.0, **MANY)
+    regressions = ((Linear, {}), (Linear, ridge), (Lasso, {"alpha": 0.1}), (Huber, {"transition": 1.0}))
+    compared += [(kind, extra, X, numbers) for kind, extra in regressions]
+    for kind, extra, X, targets in compared:
+        private, exact = made(kind, 1e6, **extra).fit(X, targets), kind(INF, **extra).fit(X, targets)
         np.testing.assert_allclose(private.coef_, exact.coef_, atol=0.05 * np.abs(exact.coef_).max())
-        squares = [np.square(model.predict(X) - y).mean() for model in (private, exact)]
-        assert squares[0] < 1.03 * squares[1]
+        np.testing.assert_allclose(private.intercept_, exact.intercept_, rtol=0.05)
+        if kind is not Logistic:
+            squares = [np.square(model.predict(X) - targets).mean() for model in (private, exact)]
+            assert squares[0] < 1.03 * squares[1]
 
 
 @pytest.mark.parametrize("kind", [Linear, Lasso, Huber])
@@ -365,14 +379,15 @@ def few_matter():
 def test_automatic_l1_keeps_what_matters(few_matter):
     X, y = few_matter
     for seed in range(2):
-        lasso = made(Lasso, 10.0, target_range=(-7.0, 7.0), random_state=seed).fit(X, y)
-        assert (lasso.coef_[4:] == 0).mean() > 0.8
+        # with this much noise the mean of the last models has hardly a zero: the support is the last one's
+        lasso = made(Lasso, 3.0, target_range=(-7.0, 7.0), random_state=seed).fit(X, y)
+        assert (lasso.coef_[4:] == 0).mean() > 0.75
         assert (lasso.coef_[:4] * [1, -1, 1, -1] > 0.4).all()
         assert lasso.score(X, y) > 0.85
-        logistic = made(Logistic, 10.0, penalty="l1", random_state=seed).fit(X, y > 0)
-        assert (logistic.coef_[0, 4:] == 0).mean() > 0.8
+        logistic = made(Logistic, 3.0, penalty="l1", random_state=seed).fit(X, y > 0)
+        assert (logistic.coef_[0, 4:] == 0).mean() > 0.75
         assert (logistic.coef_[0, :4] * [1, -1, 1, -1] > 0.3).all()
-    dense = made(Linear, 10.0, target_range=(-7.0, 7.0)).fit(X, y)
+    dense = made(Linear, 3.0, target_range=(-7.0, 7.0)).fit(X, y)
     assert (dense.coef_ != 0).all()
 
 
@@ -575,6 +590,9 @@ def test_a_delta_of_one_over_n_warns(delta, warns):
 def test_a_delta_of_one_over_users_warns():
     with pytest.warns(UserWarning, match="20 users"):
         classifier(delta=0.06, groups=np.arange(60) % 20)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        classifier(delta=0.03, groups=np.arange(60) % 20)  # above one over the rows, which are not the people
 
 
 @pytest.mark.parametrize("kind", [Linear, Lasso, Huber])

@@ -21,7 +21,7 @@ Array = NDArray[np.float64]
 
 _CHUNK = 1 << 14
 _ABOVE_NOISE = 1.1  # an eigenvalue counts as seen if it exceeds the largest one of pure noise by a tenth
-_LEAST_LENGTH = 1 / 30  # mean squared length of rows, in units of row_norm^2, below which an estimate is not believed
+_LEAST_LENGTH = 1 / 30  # mean square of the rows, in units of row_norm^2, below which noisy estimates are not believed
 
 
 @dataclass(frozen=True)
@@ -72,8 +72,9 @@ def release_moments(
         if constant:
             noise[-1, -1] = 0.0  # constant^2 is public
     square = float(row_weights @ np.minimum(rows.squared_norms, row_norm**2))
-    square += float(source.normals("mean square", [0], 0, 1, row_norm**2 / (items * plan.length_mu))[0, 0])
-    square = min(max(square, _LEAST_LENGTH * row_norm**2), row_norm**2)
+    square_noise = row_norm**2 / (items * plan.length_mu)
+    square += float(source.normals("mean square", [0], 0, 1, square_noise)[0, 0])
+    square = min(max(square, min(_LEAST_LENGTH * row_norm**2, 2 * square_noise)), row_norm**2)
     return Moments(exact + noise, scale, square + constant**2)
 
 
