@@ -5,6 +5,8 @@ from __future__ import annotations
 import math
 import sys
 import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any, Literal, Self
 
 import numpy as np
@@ -72,12 +74,7 @@ class _PrivateLinear(BaseEstimator):
             self._check_declared()
         problem = Problem(X, targets[0], loss, row_norm=self.row_norm, groups=groups)
         facts = problem.facts
-        if groups is not None and facts.items < 2:
-            raise ValueError(
-                "groups has one user. A private model hides one user among others: pass at least two, or drop groups= "
-                "to protect single records."
-            )
-        order = slice(None) if groups is None else np.argsort(np.unique(groups, return_inverse=True)[1], kind="stable")
+        order = _order_of_rows(problem, groups)
         ordered = [problem.rows.targets, *(target[order] for target in targets[1:])]
         if math.isinf(self.epsilon):
             return self._fit_without_noise(problem, ordered)
@@ -130,7 +127,8 @@ class _PrivateLinear(BaseEstimator):
         """X and y as scikit-learn checks them; the constructor's arguments as we do."""
         self._check_parameters()
         _warn_in_a_search()
-        X, y = validate_data(self, X, y, accept_sparse="csr", dtype=np.float64, **options)
+        with _silent_about_entries():
+            X, y = validate_data(self, X, y, accept_sparse="csr", dtype=np.float64, **options)
         if not scipy.sparse.issparse(X) and np.count_nonzero(X) < _SPARSE_ENOUGH * X.size:
             X = scipy.sparse.csr_array(X)
         return X, y
@@ -143,12 +141,12 @@ class _PrivateLinear(BaseEstimator):
             checked_delta(self.delta)
         if self.row_norm is not None:
             require_positive("row_norm", self.row_norm)
-        if self.penalty is not None:
-            require_choice("penalty", self.penalty, PENALTIES)
         if self.alpha != "auto":
             require_nonnegative("alpha", self.alpha, remedy="Pass 'auto', or a number of 0 or more.")
         if self.l1_ratio != 0:
             require_fraction("l1_ratio", self.l1_ratio, remedy="Pass a number in [0, 1].")
+        if self.penalty is not None:  # a Lasso's follows from l1_ratio
+            require_choice("penalty", self.penalty, PENALTIES)
         require_choice("adjacency", self.adjacency, ADJACENCIES)
         require_flag("fit_intercept", self.fit_intercept)
         require_flag("progress", self.progress)
@@ -184,7 +182,8 @@ class _PrivateLinear(BaseEstimator):
     def _scores(self, X: Any) -> Array:
         """Linear predictions, a column per model."""
         check_is_fitted(self)
-        X = validate_data(self, X, accept_sparse="csr", dtype=np.float64, reset=False)
+        with _silent_about_entries():
+            X = validate_data(self, X, accept_sparse="csr", dtype=np.float64, reset=False)
         return np.asarray(X @ np.atleast_2d(self.coef_).T + self.intercept_, dtype=np.float64)
 
 
@@ -239,10 +238,17 @@ class _PrivateClassifier(ClassifierMixin, _PrivateLinear):
                 f"class_weight is {self.class_weight!r}. Weights that depend on how frequent the classes are would "
                 "read the data. Pass declared ones, for example class_weight={0: 1.0, 1: 3.0}."
             )
+        if not isinstance(self.class_weight, dict):
+            raise ValueError(
+                f"class_weight is {shown(self.class_weight)}. Pass a dictionary of declared weights, for example "
+                "class_weight={0: 1.0, 1: 3.0}."
+            )
         known = {label: require_positive("class_weight", weight) for label, weight in self.class_weight.items()}
-        unknown = [label for label in known if label not in self.classes_]
+        unknown = [label for label in known if label not in self.classes_.tolist()]
         if unknown:
-            raise ValueError(f"class_weight names the classes {unknown}, which y does not have.")
+            raise ValueError(
+                f"class_weight names the classes {unknown}, which y does not have. Name classes of y; others weigh 1."
+            )
         if several:
             raise ValueError("class_weight is given and y has more than two classes. It works with two classes only.")
         negative, positive = (known.get(label, 1.0) for label in self.classes_.tolist())
@@ -351,7 +357,7 @@ class PrivateLogisticRegression(_PrivateClassifier):
 
     def _fit_multinomial(self, X: Any, y: NDArray[Any], groups: ArrayLike | None) -> Array:
         problem = Problem(X, np.where(y == y[0], 1.0, -1.0), "logistic", row_norm=self.row_norm, groups=groups)
-        order = slice(None) if groups is None else np.argsort(np.unique(groups, return_inverse=True)[1], kind="stable")
+        order = _order_of_rows(problem, groups)
         alpha = nonprivate.default_alpha(problem, self.penalty) if self.alpha == "auto" else float(self.alpha)
         models, steps = nonprivate.multinomial(
             problem, y[order], self.penalty, alpha, self.l1_ratio, self.fit_intercept
@@ -420,14 +426,17 @@ class _PrivateRegressor(RegressorMixin, _PrivateLinear):
             The user of each row: the guarantee is then for users, who count equally however many rows they have.
         """
         X, y = self._checked(X, y, y_numeric=True)
-        y = y.astype(np.float64)
+        with _silent_about_entries():
+            y = y.astype(np.float64)
         centre, half = self._target_scale()
-        targets = np.clip((y - centre) / half, -1.0, 1.0) if math.isfinite(self.epsilon) else y
+        targets = y
+        if math.isfinite(self.epsilon):  # clipped first: a huge target must not show as an overflow
+            targets = np.clip((np.clip(y, centre - half, centre + half) - centre) / half, -1.0, 1.0)
         models = self._fit(X, targets, [targets], self._scaled_loss(half), groups) * half
         coef, intercept = _split(models, self.fit_intercept)
         self.coef_, self.intercept_ = coef[0], float(intercept[0]) + centre
-        private = math.isfinite(self.epsilon) and self.target_range is not None
-        self._low, self._high = self.target_range if private and self.target_range else (-math.inf, math.inf)
+        declared = self._declared_range() if math.isfinite(self.epsilon) else None
+        self._low, self._high = declared or (-math.inf, math.inf)
         return self
 
     def predict(self, X: Any) -> Array:
@@ -436,22 +445,29 @@ class _PrivateRegressor(RegressorMixin, _PrivateLinear):
 
     def _target_scale(self) -> tuple[float, float]:
         """Centre and half-width of the declared range: inside, targets lie in [-1, 1]."""
+        declared = self._declared_range()
         if math.isinf(self.epsilon):
             return 0.0, 1.0
-        if self.target_range is None:
+        if declared is None:
             raise ValueError(
                 "target_range is not declared. The privacy guarantee needs the range of the target, and reading it off "
                 "the data would reveal its extremes. Pass target_range=(low, high) as it is publicly known."
             )
+        low, high = declared
+        if not self.fit_intercept:
+            return 0.0, max(abs(low), abs(high))
+        return (low + high) / 2, (high - low) / 2
+
+    def _declared_range(self) -> tuple[float, float] | None:
+        if self.target_range is None:
+            return None
         try:
             low, high = (float(bound) for bound in self.target_range)
         except (TypeError, ValueError):
             raise ValueError(f"target_range is {shown(self.target_range)}. Pass a pair (low, high).") from None
         if not (math.isfinite(low) and math.isfinite(high) and low < high):
             raise ValueError(f"target_range is ({low:g}, {high:g}). Pass finite numbers, low below high.")
-        if not self.fit_intercept:
-            return 0.0, max(abs(low), abs(high))
-        return (low + high) / 2, (high - low) / 2
+        return low, high
 
     def _penalty(self) -> Penalty:
         """In units in which the target lies in [-1, 1]: the loss shrinks by the square, an L1 penalty only once."""
@@ -581,19 +597,41 @@ class PrivateHuberRegressor(_PrivateRegressor):
         self.progress = progress
 
     def _scaled_loss(self, half: float) -> Loss:
-        if self.transition is None:
-            return Huber(1.345) if self.target_range is None else Huber(0.1 * self._width() / half)
-        return Huber(require_positive("transition", self.transition) / half)
+        if self.transition is not None:
+            return Huber(require_positive("transition", self.transition) / half)
+        declared = self._declared_range()
+        return Huber(1.345) if declared is None else Huber(0.1 * (declared[1] - declared[0]) / half)
 
-    def _width(self) -> float:
-        low, high = self.target_range or (0.0, 0.0)
-        return float(high) - float(low)
+
+def _order_of_rows(problem: Problem, groups: ArrayLike | None) -> Any:
+    """Where the problem's rows come from: it puts the rows of one user next to each other."""
+    if groups is None:
+        return slice(None)
+    if problem.items < 2:
+        raise ValueError(
+            "groups has one user. A private model hides one user among others: pass at least two, or drop groups= "
+            "to protect single records."
+        )
+    return np.argsort(np.unique(groups, return_inverse=True)[1], kind="stable")
 
 
 def _split(models: Array, fit_intercept: bool) -> tuple[Array, Array]:
     if fit_intercept:
         return models[:, :-1].copy(), models[:, -1].copy()
     return models, np.zeros(len(models))
+
+
+@contextmanager
+def _silent_about_entries() -> Iterator[None]:
+    """NumPy quotes the text that it cannot read as a number: a message must not."""
+    try:
+        yield
+    except ValueError as error:
+        if "could not convert" not in str(error):
+            raise
+        raise ValueError(
+            "X or y has text where numbers are needed. Encode it first, for example with hp.preprocessing."
+        ) from None
 
 
 def _warn_in_a_search() -> None:

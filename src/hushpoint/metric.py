@@ -41,8 +41,8 @@ def moment_sensitivity(row_norm: float, constant: float, adjacency: Adjacency) -
     mean of such matrices, and a difference of means is no longer than the longest difference.
     """
     if adjacency == "zero-out":
-        return math.sqrt(row_norm**4 + 2 * (constant * row_norm) ** 2)
-    return math.sqrt(2) * (row_norm**2 + constant**2)
+        return row_norm * math.hypot(row_norm, math.sqrt(2) * constant)
+    return math.sqrt(2) * math.hypot(row_norm, constant) ** 2
 
 
 def release_moments(
@@ -161,7 +161,7 @@ def choose_metric(moments: Moments, plan: Parameters) -> Metric:
         inside = seconds / (seconds + ridge)
         inside = inside / inside.max()
         noise = plan.clip * math.sqrt(inside.sum()) / (plan.items * plan.descent_mu / _per_record(plan))
-        risk = expected_excess(inside, signal, times, np.asarray(noise), plan.curvature)
+        risk = expected_excess(inside, signal, times, np.asarray(noise), plan.curvature, plan.items)
         found = int(risk.argmin())
         best = min(best, (float(risk[found]), ridge, times[found]))
     _, ridge, time = best
@@ -194,7 +194,7 @@ class Mapped:
         return _Transposed(self)
 
     def squared_norms(self) -> Array:
-        """Squared lengths of the mapped rows, rounded up."""
+        """Squared lengths of the mapped rows, rounded up further than products with W round."""
         count = self.shape[0]
         squared = np.empty(count)
         weights = self.metric.matrix
@@ -211,7 +211,8 @@ class Mapped:
                 mapped = np.asarray(part @ within) + rest
                 length = np.einsum("ij,ij->i", mapped, mapped)
             squared[start : start + _CHUNK] = length
-        return np.asarray(squared * (1 + 1e-12))
+        spread = float(self.metric.scales.max() / self.metric.scales.min())
+        return np.asarray(squared * (1 + 1e-12 + 32 * np.finfo(np.float64).eps * spread))
 
 
 class _Transposed:

@@ -1,4 +1,4 @@
-"""The same objectives without privacy: scikit-learn's solvers where it has one, quasi-Newton and ADMM elsewhere."""
+"""The same objectives without privacy: scikit-learn's solvers where it has a good one, Newton's method elsewhere."""
 
 from __future__ import annotations
 
@@ -6,13 +6,12 @@ import warnings
 from typing import Any, Literal
 
 import numpy as np
-import scipy.optimize
+import scipy.linalg
 import scipy.sparse
 from numpy.typing import NDArray
 
 from hushpoint.losses import ClassWeighted, Logistic, Squared
 from hushpoint.problem import Problem
-from hushpoint.regularizers import ElasticNet
 
 Array = NDArray[np.float64]
 PenaltyName = Literal["l2", "l1", "elasticnet"]
@@ -20,6 +19,8 @@ PenaltyName = Literal["l2", "l1", "elasticnet"]
 PENALTIES = ("l2", "l1", "elasticnet")
 _TOLERANCE = 1e-10
 _ITERATIONS = 20_000
+_NEWTON_STEPS = 200
+_LARGEST_NEWTON = 1000  # coefficients up to which scikit-learn solves Newton's equations: p^2 numbers, p^3 operations
 
 
 def default_alpha(problem: Problem, penalty: PenaltyName | None) -> float:
@@ -61,8 +62,9 @@ def multinomial(
     """Scikit-learn's multinomial logistic regression, a row per class (intercept last), and the iterations."""
     share = _l1_share(penalty, l1_ratio)
     rows = problem.rows
-    model = _logistic(len(rows), alpha if penalty else 0.0, share, fit_intercept, None)
-    model.fit(rows.features, labels, sample_weight=problem.row_weights * len(rows))
+    alpha, coefficients = (alpha if penalty else 0.0), rows.features.shape[1] * len(np.unique(labels))
+    model = _logistic(len(rows), alpha, share if alpha else 0.0, fit_intercept, coefficients)
+    _fit_quietly(model, problem, labels)
     return _stacked(model.coef_, model.intercept_, fit_intercept), int(np.max(model.n_iter_))
 
 
@@ -72,37 +74,46 @@ def _l1_share(penalty: PenaltyName | None, l1_ratio: float) -> float:
 
 def _solve_one(problem: Problem, target: Array, l1: float, l2: float, fit_intercept: bool) -> tuple[Array, int]:
     loss, rows = problem.facts.loss, problem.rows
-    weights = problem.row_weights * len(rows)
     base = loss.base if isinstance(loss, ClassWeighted) else loss
-    if isinstance(base, Logistic):
-        strength = l1 + l2
+    if isinstance(base, Logistic) and l1 == 0:
         per_class = {-1.0: loss.negative, 1.0: loss.positive} if isinstance(loss, ClassWeighted) else None
-        model = _logistic(len(rows), strength, l1 / strength if strength else 0.0, fit_intercept, per_class)
-        model.fit(rows.features, target, sample_weight=weights)
+        model = _logistic(len(rows), l2, 0.0, fit_intercept, rows.features.shape[1], per_class)
+        _fit_quietly(model, problem, target)
         return _stacked(model.coef_, model.intercept_, fit_intercept)[0], int(np.max(model.n_iter_))
     if isinstance(base, Squared):
         model = _least_squares(len(rows), l1, l2, fit_intercept, scipy.sparse.issparse(rows.features))
-        model.fit(rows.features, target, sample_weight=weights)
+        _fit_quietly(model, problem, target)
         intercept = np.atleast_1d(np.asarray(model.intercept_, dtype=np.float64))
         return _stacked(np.atleast_2d(model.coef_), intercept, fit_intercept)[0], int(
             getattr(model, "n_iter_", None) or 1
         )
-    return _generic(problem, target, l1, l2, fit_intercept)
+    return _newton(problem, target, l1, l2, fit_intercept)
 
 
-def _logistic(rows: int, alpha: float, share: float, fit_intercept: bool, class_weight: Any) -> Any:
+def _logistic(
+    rows: int, alpha: float, share: float, fit_intercept: bool, coefficients: int, class_weight: Any = None
+) -> Any:
     from sklearn.linear_model import LogisticRegression
 
+    smooth = "newton-cholesky" if coefficients <= _LARGEST_NEWTON else "lbfgs"
     return LogisticRegression(
         C=np.inf if alpha == 0 else 1 / (rows * alpha),
         l1_ratio=share,
-        solver="saga" if share > 0 else "lbfgs",
-        tol=1e-7 if share > 0 else _TOLERANCE,
+        solver="saga" if share > 0 else smooth,
+        tol=_TOLERANCE,
         max_iter=_ITERATIONS,
         fit_intercept=fit_intercept,
         class_weight=class_weight,
         random_state=0,
     )
+
+
+def _fit_quietly(model: Any, problem: Problem, target: NDArray[Any]) -> None:
+    """Fit with the problem's weights. Collinear features, as in a one-hot table, are no reason to warn."""
+    rows = problem.rows
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", scipy.linalg.LinAlgWarning)
+        model.fit(rows.features, target, sample_weight=problem.row_weights * len(rows))
 
 
 def _least_squares(rows: int, l1: float, l2: float, fit_intercept: bool, sparse: bool) -> Any:
@@ -117,34 +128,51 @@ def _least_squares(rows: int, l1: float, l2: float, fit_intercept: bool, sparse:
         return Ridge(
             alpha=rows * l2, fit_intercept=fit_intercept, tol=_TOLERANCE, solver="sparse_cg" if sparse else "auto"
         )
-    return LinearRegression(fit_intercept=fit_intercept)
+    return LinearRegression(fit_intercept=fit_intercept, tol=_TOLERANCE)
 
 
-def _generic(problem: Problem, target: Array, l1: float, l2: float, fit_intercept: bool) -> tuple[Array, int]:
-    """Losses that scikit-learn does not have: quasi-Newton, or private ADMM without noise where L1 is asked for."""
-    facts, rows = problem.facts, problem.rows
-    groups = np.repeat(np.arange(facts.items), rows.counts) if facts.unit == "user" else None
-    full = Problem(rows.features, target, facts.loss, ElasticNet(l1, l2), groups=groups, fit_intercept=fit_intercept)
-    if l1 > 0:
-        from hushpoint.methods import private_admm
+def _newton(problem: Problem, target: Array, l1: float, l2: float, fit_intercept: bool) -> tuple[Array, int]:
+    """Proximal Newton steps with a line search: each quadratic model of the loss is a penalised least squares fit.
 
+    Unlike first-order solvers it does not mind features on different scales.
+    """
+    from sklearn.exceptions import ConvergenceWarning
+
+    rows, loss, weights = problem.rows, problem.facts.loss, problem.row_weights
+    coef, intercept, margins = np.zeros(rows.features.shape[1]), 0.0, np.zeros(len(rows))
+
+    def objective(margins: Array, coef: Array) -> float:
+        return float(weights @ loss.value(margins, target)) + penalty(coef)
+
+    def penalty(coef: Array) -> float:
+        return float(l1 * np.abs(coef).sum() + l2 / 2 * coef @ coef)
+
+    for step in range(1, _NEWTON_STEPS + 1):
+        slopes = loss.derivative(margins, target)
+        # Where the loss is straight, a little curvature keeps the model of it bounded.
+        curvature = np.maximum(loss.curvature(margins, target), 1e-3 * loss.smoothness)
+        total = float(weights @ curvature)
+        inner = _least_squares(len(rows), l1 / total, l2 / total, fit_intercept, rows.sparse)
+        if l1 > 0:
+            inner.set_params(warm_start=True, max_iter=1000)
+            inner.coef_ = coef.copy()
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            run = private_admm(full, steps=500, gamma=10.0, relaxation=0.5, noise_std=0.0).run(seed=0)
-        return run.model, 500
-    ridge = np.full(full.facts.width, l2)
-    if fit_intercept:
-        ridge[-1] = 0.0
-    optimise: Any = scipy.optimize.minimize
-    found = optimise(
-        full.objective,
-        np.zeros(full.facts.width),
-        jac=lambda z: full.gradient(z) + ridge * z,
-        method="L-BFGS-B",
-        tol=1e-14,
-        options={"maxiter": _ITERATIONS, "maxfun": 2 * _ITERATIONS},
-    )
-    return np.asarray(found.x), int(found.nit)
+            warnings.simplefilter("ignore", ConvergenceWarning)  # what counts is the outer loop's end
+            shares = weights * curvature / total * len(rows)
+            inner.fit(rows.features, margins - slopes / curvature, sample_weight=shares)
+        turn, lift = inner.coef_ - coef, float(inner.intercept_) - intercept
+        change = rows.features @ turn + lift
+        before = objective(margins, coef)
+        decrease = float(weights @ (slopes * change)) + penalty(inner.coef_) - penalty(coef)
+        small = np.abs(change).max() <= _TOLERANCE * (1 + np.abs(margins).max())
+        if small or -decrease <= np.finfo(np.float64).eps * before:
+            return np.append(inner.coef_, float(inner.intercept_)) if fit_intercept else inner.coef_, step
+        size = 1.0
+        while size > 1e-10 and objective(margins + size * change, coef + size * turn) > before + 1e-4 * size * decrease:
+            size /= 2
+        coef, intercept, margins = coef + size * turn, intercept + size * lift, margins + size * change
+    warnings.warn(f"Newton's method did not converge in {_NEWTON_STEPS} steps.", ConvergenceWarning, stacklevel=2)
+    return np.append(coef, intercept) if fit_intercept else coef, _NEWTON_STEPS
 
 
 def _stacked(coef: Array, intercept: Array, fit_intercept: bool) -> Array:

@@ -592,7 +592,8 @@ def _factors(features: Any, row_norm: float | None) -> tuple[Array, Array]:
         largest = abs(part).max(axis=1).toarray().reshape(-1) if sparse else np.abs(part).max(axis=1)
         shrink = 1 / np.where(largest > 1e-300, largest, 1.0)  # the inverse of less is no number
         table = part.multiply(shrink[:, None]) if sparse else part * shrink[:, None]
-        lengths[odd] = largest * np.maximum(np.sqrt(_squared_lengths(table, sparse)), 1.0)
+        with np.errstate(over="ignore"):
+            lengths[odd] = largest * np.maximum(np.sqrt(_squared_lengths(table, sparse)), 1.0)
     long, short = lengths > bound, (lengths > 0) & (lengths < _SHORTEST)
     if not (long.any() or short.any()):
         return np.ones(len(lengths)), np.where(lengths > 0, squared, 0.0)

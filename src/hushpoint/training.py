@@ -29,6 +29,8 @@ from hushpoint.utility.planner import Parameters
 
 Array = NDArray[np.float64]
 
+_SMALLEST_NORM = 1e-60
+
 
 @dataclass(frozen=True)
 class Penalty:
@@ -73,9 +75,8 @@ def train(
     targets : sequence of arrays
         In the order of the problem's rows.
     """
-    rows, norm = problem.rows, problem.facts.row_norm
-    if norm is None:
-        raise ValueError("; ".join(problem.facts.missing) or "row_norm is not declared. Pass row_norm=R.")
+    norm = _checked_norm(problem, plan, penalty, fit_intercept)
+    rows = problem.rows
     source = source_for(seed)
     constant = plan.constant * norm if fit_intercept else 0.0
     moments = release_moments(rows, problem.row_weights, norm, constant, plan, source)
@@ -102,6 +103,8 @@ def train(
         result = descent.on(Problem.from_facts(facts).with_rows(data)).run(
             seed=_seed_of(seed, index), progress=progress
         )
+        if result.status != "finished":
+            raise KeyboardInterrupt
         stated = descent.guarantee(delta, view="iterates", adjacency=plan.adjacency)
         if stated.mu is None:
             raise AssertionError("noisy gradient descent on all items has a Gaussian guarantee")
@@ -126,10 +129,33 @@ def train(
         "8",
         (f"rows scaled to norm <= {norm:g}", f"second moments released with {plan.moment_share:.2g} of the budget")
         + assumptions
+        + (("its terms in the second moments are 0 as well",) if plan.adjacency == "zero-out" else ())
         + ((f"one budget for {len(targets)} models, split equally",) if len(targets) > 1 else ()),
         source=source.describe(),
     )
     return Trained(models, guarantee, passes=2 + plan.steps * len(targets))
+
+
+def _checked_norm(problem: Problem, plan: Parameters, penalty: Penalty | None, fit_intercept: bool) -> float:
+    """The declared row norm, once the plan is known to be one for this problem: its noise holds for no other."""
+    facts = problem.facts
+    if facts.row_norm is None:
+        raise ValueError("; ".join(facts.missing) or "row_norm is not declared. Pass row_norm=R.")
+    if not _SMALLEST_NORM <= facts.row_norm <= 1 / _SMALLEST_NORM:
+        raise ValueError(
+            f"row_norm is {facts.row_norm:g}. Pass a number from {_SMALLEST_NORM:g} to {1 / _SMALLEST_NORM:g}: the "
+            "squares of others leave the range of floating-point numbers."
+        )
+    if facts.weights != "items":
+        raise ValueError("weights is 'rows'. The noise is for items of equal weight: pass weights='items'.")
+    if (plan.items, plan.width) != (facts.items, facts.features + fit_intercept):
+        raise ValueError(
+            f"plan is for {plan.items} items and {plan.width} coefficients, the problem has {facts.items} items and "
+            f"{facts.features + fit_intercept} coefficients. Make the plan for this problem."
+        )
+    if penalty is not None and (penalty.l1 or penalty.automatic) and plan.metric != "diagonal":
+        raise ValueError("plan has a full metric and the penalty is L1. Make the plan with penalty='l1'.")
+    return facts.row_norm
 
 
 def _descent(facts: Facts, metric: Metric, plan: Parameters, clip: float, models: int) -> Plan:

@@ -8,6 +8,8 @@ the average over the last half of the run, in the limit of many small steps (doc
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -31,7 +33,9 @@ def variance(progress: Array) -> Array:
     return np.asarray(4 / u**2 * (before_the_tail + in_the_tail))
 
 
-def expected_excess(second_moments: Array, signal: Array, time: Array, noise: Array, curvature: float) -> Array:
+def expected_excess(
+    second_moments: Array, signal: Array, time: Array, noise: Array, curvature: float, people: float = math.inf
+) -> Array:
     """Expected squared error of the predictions after noisy gradient descent from zero, summed over directions.
 
     Parameters
@@ -43,8 +47,12 @@ def expected_excess(second_moments: Array, signal: Array, time: Array, noise: Ar
         As above; they broadcast against the axes before the last.
     curvature : float
         Guess of the second derivative of the loss.
+    people : float
+        How many were sampled: what is learned of each direction carries an error of ``1/(curvature * people)``.
     """
     progress = curvature * second_moments * time[..., None]
-    missed = (signal * bias(progress) ** 2).sum(axis=-1)
+    left = bias(progress)
+    missed = (signal * left**2).sum(axis=-1)
+    overfitted = ((1 - left) ** 2).sum(axis=-1) / (curvature * people)
     spread = (second_moments * variance(progress)).sum(axis=-1)
-    return np.asarray(missed + (noise * time) ** 2 * spread)
+    return np.asarray(missed + overfitted + (noise * time) ** 2 * spread)
