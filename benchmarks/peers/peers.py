@@ -1,7 +1,7 @@
 """Opacus and diffprivlib on a table of benchmarks/adult.py; run by the peers' own Python, prints JSON.
 
-``python peers.py table.npz epsilon delta``. Settings are what each does best on Adult at epsilon = 1, chosen on a
-validation slice without privacy cost: a peer at its best.
+``python peers.py table.npz epsilon delta``. The settings of Opacus are the best of a small grid by test accuracy at
+epsilon = 1, without privacy cost, which favours it.
 """
 
 from __future__ import annotations
@@ -15,10 +15,11 @@ from importlib.metadata import version
 import numpy as np
 
 REPEATS = 3
+EPOCHS = 15
 
 
 def opacus(train, labels, epsilon, delta):
-    """DP-SGD with Poisson sampling: 40 passes, batches of 2048, clip 0.5, step 8."""
+    """DP-SGD with Poisson sampling: 15 passes, batches of 1024, clip 0.5, step 32."""
     import torch
     from opacus import PrivacyEngine
 
@@ -28,8 +29,8 @@ def opacus(train, labels, epsilon, delta):
     targets = torch.from_numpy(labels.astype(np.float32))
     model = torch.nn.Linear(train.shape[1], 1, bias=False)
     torch.nn.init.zeros_(model.weight)
-    optimizer = torch.optim.SGD(model.parameters(), lr=8.0)
-    loader = torch.utils.data.DataLoader(torch.utils.data.TensorDataset(features, targets), batch_size=2048)
+    optimizer = torch.optim.SGD(model.parameters(), lr=32.0)
+    loader = torch.utils.data.DataLoader(torch.utils.data.TensorDataset(features, targets), batch_size=1024)
     model, optimizer, loader = PrivacyEngine().make_private_with_epsilon(
         module=model, optimizer=optimizer, data_loader=loader, target_epsilon=epsilon, target_delta=delta,
         epochs=EPOCHS, max_grad_norm=0.5,
@@ -41,9 +42,6 @@ def opacus(train, labels, epsilon, delta):
             loss(model(rows)[:, 0], wanted).backward()
             optimizer.step()
     return model._module.weight.detach().numpy()[0]
-
-
-EPOCHS = 40
 
 
 def diffprivlib(train, labels, epsilon, delta):
