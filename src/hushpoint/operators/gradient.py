@@ -77,16 +77,20 @@ class Gradient(Operator):
     ) -> tuple[Array, Array]:
         """The sum of the messages in one pass over the rows, without a gradient per item."""
         rows = data.take(chosen)
-        if rows is data and len(rows) == self.facts.rows:
-            return block, rows.passes.gradient(z, self._row_weights)
+        everyone = rows is data and len(rows) == self.facts.rows
+        if everyone and multiplicity is None:
+            return block, rows.passes.gradient(z, self._row_shares)
         weights = np.ones(rows.items) if multiplicity is None else multiplicity
+        row_weights = np.repeat(weights / rows.counts, rows.counts)
+        if everyone:
+            return block, rows.passes.gradient(z, row_weights)
         slopes = rows.row_loss.derivative(rows.margins(z), rows.targets)
-        return block, np.asarray(rows.features.T @ (slopes * np.repeat(weights / rows.counts, rows.counts)))
+        return block, np.asarray(rows.features.T @ (slopes * row_weights))
 
     @cached_property
-    def _row_weights(self) -> Array:
-        """How often each row counts in the sum over all items."""
-        return np.repeat(_counts(self.facts) / self.facts.row_counts, self.facts.row_counts)
+    def _row_shares(self) -> Array:
+        """How much each row counts in the sum over all items, where items count once."""
+        return np.repeat(1 / self.facts.row_counts, self.facts.row_counts)
 
     def combine(self, shared: Array, total: Array, chosen: Indices | None, relaxation: float) -> Array:
         step = relaxation * self.step_size
