@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from hushpoint.report import words
-from hushpoint.report.page import Html, commands, document, element, folded, number, table
+from hushpoint.report.page import Html, commands, document, element, folded, joined, number, table
 
 if TYPE_CHECKING:
     from hushpoint.tables.model_file import TableModel
@@ -110,9 +110,19 @@ def _training(model: TableModel) -> Html:
         ("ranges learned privately", ", ".join(details.get("learned_ranges") or []) or "none"),
         ("noise", model.guarantee.source or ""),
     ]
-    rows += [(f"{group}: {name}", _plain(value)) for group in ("parameters", "plan") for name, value in
-             sorted((details.get(group) or {}).items())]  # fmt: skip
-    return table("The training", ("what", "value"), [row for row in rows if row[1] != ""])
+    settings = [
+        (f"{group}: {name.replace('_', ' ')}", _plain(name, value))
+        for group in ("parameters", "plan")
+        for name, value in sorted((details.get(group) or {}).items())
+    ]
+    return joined(
+        [
+            table("The training", ("what", "value"), [row for row in rows if row[1] != ""]),
+            folded(
+                "Every parameter, and the plan that was made of them", table("Parameters", ("what", "value"), settings)
+            ),
+        ]
+    )
 
 
 def _schema(model: TableModel) -> Html:
@@ -172,5 +182,7 @@ def _asked(model: TableModel) -> float:
     return float(given) if given is not None and not learned else model.guarantee.epsilon
 
 
-def _plain(value: Any) -> str:
+def _plain(name: str, value: Any) -> str:
+    if name in ("epsilon", "delta") and isinstance(value, float):
+        return words.rounded_up(value)
     return "none" if value is None else number(value) if isinstance(value, (int, float)) else str(value)

@@ -47,11 +47,13 @@ table { border-collapse: collapse; font-size: .9rem; font-variant-numeric: tabul
 caption { text-align: left; color: var(--soft); padding-bottom: .4rem; }
 th, td { padding: .3rem .7rem; border-bottom: 1px solid var(--line); text-align: left; vertical-align: top; }
 thead th { border-bottom: 2px solid var(--line); white-space: nowrap; }
-tbody th { font-weight: 600; }
+tbody th { font-weight: 600; min-width: 8rem; }
+tbody th.number { min-width: 0; }
 td.number, th.number { text-align: right; white-space: nowrap; }
 td.long { min-width: 14rem; overflow-wrap: anywhere; }
-td.bar { min-width: 9rem; }
-td.bar svg { display: block; width: 9rem; height: 1.1rem; }
+td.short { white-space: nowrap; }
+td.bar svg { display: block; width: 9rem; height: 1.1rem; margin-top: .15rem; }
+td small { display: block; color: var(--soft); }
 details { margin: .8rem 0; border: 1px solid var(--line); border-radius: 6px; padding: .4rem 1rem; }
 summary { cursor: pointer; font-weight: 600; padding: .2rem 0; }
 footer { color: var(--soft); font-size: .88rem; margin-top: 3rem; padding-bottom: 2rem; }
@@ -115,7 +117,7 @@ def table(caption: str, header: Sequence[str], rows: Iterable[Sequence[Any]], *,
         cells = [
             element("th", cell, scope="row", class_=kind)
             if named and k == 0
-            else element("td", cell, class_=kind or ("long" if len(cell) > 40 and not isinstance(cell, Html) else ""))
+            else element("td", _spread(cell), class_=kind or _width(cell))
             for k, (cell, kind) in enumerate(zip(map(_cell, line), kinds, strict=True))
         ]
         body.append(element("tr", *cells))
@@ -174,6 +176,17 @@ def document(title: str, lead: str, parts: Sequence[tuple[str, Sequence[Any]]]) 
         f"{element('footer', element('p', f'Written by Hushpoint {__version__}. This page needs no network.'))}\n"
         "</body>\n</html>\n"
     )
+
+
+def _width(cell: str) -> str:
+    """How a cell that is no number may break: a picture keeps its size, a word stays whole, a sentence has room."""
+    return "bar" if isinstance(cell, Html) else "short" if len(cell) < 16 else "long" if len(cell) > 40 else ""
+
+
+def _spread(cell: str) -> str:
+    """A mean, with its spread below it."""
+    mean, plus_minus, spread = cell.partition(" ± ")
+    return Html(escaped(mean) + element("small", f" ± {spread}")) if plus_minus else cell
 
 
 def _cell(value: Any) -> str:

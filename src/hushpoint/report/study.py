@@ -103,22 +103,22 @@ def _guarantees(run: Mapping[str, Any], frontier: Sequence[Mapping[str, str]]) -
     parts = [element("p", said), element("p", LIMITS)]
     budgets = sorted({(float(r["epsilon"]), _delta(r, settings)) for r in frontier if _finite(r.get("epsilon"))})
     if budgets:
-        caption = (
+        said = (
             "Suppose that someone knows all other data and must say which of two equally likely cases holds for one "
             "contribution. Without the outcome they are right half of the time. With it, at most:"
         )
         lines = [(number(epsilon), number(delta), percent(guess_bound(epsilon, delta))) for epsilon, delta in budgets]
-        parts.append(table(caption, ("epsilon", "delta", "right at most"), lines))
+        parts.append(element("p", said))
+        parts.append(table("How often a guess can be right", ("epsilon", "delta", "right at most"), lines))
     seen: dict[tuple[str, ...], None] = {}
     for row in frontier:
         if _finite(row.get("epsilon")):
             view = WATCHERS.get(row.get("view", ""), row.get("view", ""))
             basis = "published, not proved" if row.get("basis") == "published" else row.get("basis", "")
-            seen[
-                (row.get("label") or row.get("method", ""), row.get("trust", ""), view, row.get("adjacency", ""), basis)
-            ] = None
+            about = (row.get("label") or row.get("method", ""), row.get("trust", ""), view)
+            seen[(*about, row.get("unit", ""), row.get("adjacency", ""), basis)] = None
     if seen:
-        header = ("method", "whom one must trust", "holds against", "adjacency", "basis")
+        header = ("method", "trust", "holds against", "protects one", "adjacency", "basis")
         parts.append(table("What each method's epsilon is about", header, seen))
         parts.append(
             element(
