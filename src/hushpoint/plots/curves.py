@@ -137,7 +137,7 @@ def points_of(rows: Sequence[Row], x: str, y: str, spread: str = "") -> list[tup
         where, what = number_in(row, x), number_in(row, y)
         wide = number_in(row, spread) if spread else 0.0
         if math.isfinite(where) and math.isfinite(what):
-            points.append((where, what, wide if math.isfinite(wide) else 0.0))
+            points.append((where, what, wide if math.isfinite(wide) and wide > 0 else 0.0))
     return sorted(points)
 
 

@@ -111,6 +111,12 @@ def _parts(guarantee: Guarantee) -> Html:
         ("unit", guarantee.unit, "whose contribution is protected"),
         ("adjacency", guarantee.adjacency, "how a contribution may change"),
         ("view", guarantee.view, WATCHERS[guarantee.view]),
-        ("basis", guarantee.basis, f"section {guarantee.section} of the documents"),
+        ("basis", guarantee.basis, _where(guarantee)),
     ]
     return table("The parts of the statement", ("part", "value", "meaning"), rows)
+
+
+def _where(guarantee: Guarantee) -> str:
+    if guarantee.basis == "published":
+        return f"why it does not hold: docs/errata.md, {guarantee.section}"
+    return f"the proof: docs/privacy.md, section {guarantee.section}"
