@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import json
 import math
 from collections.abc import Iterator, Mapping, Sequence
@@ -42,7 +43,7 @@ def study_page(directory: Path) -> str:
     """The page, from run.json, the tables and the figures."""
     run = _run(directory)
     tables = {name: _inside(directory, place, "table") for name, place in run.get("tables", {}).items()}
-    rows = {name: read_rows(place) for name, place in tables.items() if place.is_file()}
+    rows = {name: _rows(name, place) for name, place in tables.items() if place.is_file()}
     lead = (
         f"The study {run.get('name', directory.name)!r}, run with seed {run.get('seed')} and Hushpoint "
         f"{run.get('version')}."
@@ -69,6 +70,13 @@ def _run(directory: Path) -> dict[str, Any]:
             "Use the Hushpoint that made it, or run the study again."
         )
     return dict(run)
+
+
+def _rows(name: str, place: Path) -> list[dict[str, str]]:
+    try:
+        return read_rows(place)
+    except (OSError, ValueError, csv.Error):
+        raise ValueError(f"the table {name!r} cannot be read as a CSV file. Run the study again.") from None
 
 
 def _inside(directory: Path, place: Any, what: str) -> Path:
