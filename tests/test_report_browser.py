@@ -20,7 +20,8 @@ from hushpoint import plots, report
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
 pytestmark = pytest.mark.skipif(
-    CHROMIUM is None, reason="Chromium is not installed: apt-get install -y --no-install-recommends chromium"
+    CHROMIUM is None,
+    reason="Chromium is not installed: apt-get install -y --no-install-recommends chromium fonts-liberation",
 )
 WAIT = 120  # seconds; a loaded machine is slow, and nothing here should ever take so long
 OPTIONS = (
