@@ -136,7 +136,7 @@ def _schema(model: TableModel) -> Html:
         else:
             declared = ""
         rows.append((name, role, declared, "" if column["kind"] == "ignore" else column.get("missing", "")))
-    said = "Every bound was declared in this schema beforehand; none was read off the data."
+    said = "Every bound comes from this schema. The guarantee needs it to be public knowledge, not read off the data."
     if model.details.get("learned_ranges"):
         said = "Bounds were declared in this schema, or learned privately where the guarantee includes it."
     return Html(

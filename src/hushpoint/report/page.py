@@ -58,7 +58,8 @@ details { margin: .8rem 0; border: 1px solid var(--line); border-radius: 6px; pa
 summary { cursor: pointer; font-weight: 600; padding: .2rem 0; }
 footer { color: var(--soft); font-size: .88rem; margin-top: 3rem; padding-bottom: 2rem; }
 @media (max-width: 34rem) { main, footer { padding: 0 .9rem; } h1 { font-size: 1.5rem; }
-  th, td { padding: .3rem .45rem; } figure img { padding: .1rem; } }
+  th, td { padding: .3rem .45rem; } tbody th { min-width: 5rem; } td.long { min-width: 10rem; }
+  figure img { padding: .1rem; } }
 @media print { :root { color-scheme: light; --ink: #000000; --soft: #333333; --paper: #ffffff; --panel: #ffffff;
   --line: #999999; --accent: #000000; --warn: #000000; --warn-paper: #ffffff; }
   body { font-size: 10pt; } main, footer { max-width: none; padding: 0; } nav { display: none; }

@@ -87,7 +87,7 @@ def _said(guarantee: Guarantee, released: str) -> list[str]:
         outcome += " This was computed for one participant, or certain watchers, only: see the formal statement."
     return [
         f"Training added random noise, which limits what {released} can say about any one contribution: {change}, and "
-        "the odds of every outcome change by a bounded factor only.",
+        "the odds of every outcome change by a bounded factor, but for a small probability.",
         f"How much is that? Suppose that {WATCHERS[guarantee.view]} also knows {others}, and knows {cases}, each as "
         f"likely as the other. Without {released} they guess right half of the time. With it, {outcome}",
         LIMITS,
