@@ -20,13 +20,13 @@ from hushpoint import methods
 from hushpoint.experiments.data import synthetic_lasso
 from hushpoint.experiments.tuning import Settings, product
 from hushpoint.plan import Plan
-from hushpoint.privacy.guarantee import Budget, View
+from hushpoint.privacy.guarantee import Adjacency, Budget, View
 from hushpoint.problem import Problem
 from hushpoint.regularizers import L1
 
 Array = NDArray[np.float64]
 
-ADJACENCY = "zero-out"
+ADJACENCY: Adjacency = "zero-out"
 SHARE = 0.1  # of the users take part in a round, as in the paper
 CURATOR, AGGREGATOR, PEERS, NOBODY = "trusted curator", "trusted aggregator", "peers only", "nobody trusted"
 
@@ -117,7 +117,7 @@ class Contender:
         problem = self.problem(sample, strength, settings["clip"])
         if self.published:
             return _published_plan(problem, settings, self.make, epsilon, delta)
-        budget = Budget(epsilon, delta, view=self.view, adjacency=ADJACENCY, unit=self.unit)  # type: ignore[arg-type]
+        budget = Budget(epsilon, delta, view=self.view, adjacency=ADJACENCY, unit=self.unit)
         return self.make(problem, settings, {"budget": budget})
 
 

@@ -141,7 +141,7 @@ def evaluation(settings: Record) -> Record:
         stated = plan.guarantee(settings["delta"], "final", "replace-one", allow_published=True)
         proved = plan.guarantee(settings["delta"], "messages", "replace-one")
         return {**record, "guarantee": stated.to_dict(), "epsilon_proved": _json_number(proved.epsilon)}
-    guarantee = plan.guarantee(settings["delta"], contender.view, ADJACENCY, contender.unit)  # type: ignore[arg-type]
+    guarantee = plan.guarantee(settings["delta"], contender.view, ADJACENCY, contender.unit)
     return {**record, "guarantee": guarantee.to_dict(), "epsilon_proved": guarantee.epsilon}
 
 

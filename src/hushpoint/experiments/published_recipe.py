@@ -200,7 +200,7 @@ def recipe_runs(settings: Record) -> Record:
         "best_rounds": rounds,
         "noise_std": noise_std,
         "epsilon_true": spent if math.isfinite(spent) else "inf",
-        "epsilon_at_least": least_epsilon(recipe, noise_std, delta) if method == "admm" else None,
+        "epsilon_at_least": (least_epsilon(recipe, noise_std, delta) or None) if method == "admm" else None,
         "nonprivate": _objective(data[2], data[3], strength, np.asarray(search.coef_)),
         "start": _objective(data[2], data[3], strength, np.full(recipe.features, 10 * strength)),
     }
