@@ -265,6 +265,15 @@ def test_rounds_shows_silent_methods_on_the_left_only(seen):
     assert (left.get_xlabel(), right.get_xlabel()) == ("rounds", "numbers sent over the network")
 
 
+def test_zero_has_no_place_on_a_log_axis(seen):
+    # catches: a line that falls out of the figure; other points shifted with it
+    rows = [
+        {**row, "epsilon_at_least": bound} for row, bound in zip(as_published(), ("0.0", "0.5", "7.0"), strict=True)
+    ]
+    line = lines_of(seen("as_published", rows).axes[1])["shown, at least"]
+    assert line.get_xydata().tolist() == [[1, 0.5], [10, 7]]
+
+
 def test_guarantees_names_what_it_cannot_draw(seen):
     # catches: an infinite epsilon that looks like a missing one, or like none
     rows = guarantees()

@@ -28,6 +28,7 @@ METHODS = {
     "local_sites": (GREEN, ">"),
     "dp_sgd_sampled": (ORANGE, "P"),
     "dp_gd": (BLACK, "X"),
+    "estimator": (PURPLE, "p"),
 }
 
 
@@ -45,6 +46,13 @@ class Series:
 
     def __bool__(self) -> bool:
         return bool(self.x)
+
+    def above_zero(self, x: bool, y: bool) -> Series:
+        """Without the points that log axes of x or of y have no place for."""
+        spread = self.spread or (0.0,) * len(self.x)
+        points = [p for p in zip(self.x, self.y, spread, strict=True) if (p[0] > 0 or not x) and (p[1] > 0 or not y)]
+        xs, ys, spreads = columns_of(points)
+        return replace(self, x=xs, y=ys, spread=spreads)
 
 
 def checked(name: str, table: Rows, *columns: str) -> list[Row]:

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from hushpoint.plots.curves import BLACK, GREY, Row, Series, number_in, usual_adjacency
+from hushpoint.privacy.guarantee import _up as rounded_up
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -92,7 +93,8 @@ def draw(
     Bars are set apart sideways, and ``nested`` curves are the thinner the later they come, so that none hides another.
     """
     apart = _sideways(curves) if bars else 1.0
-    for k, curve in enumerate(curves):
+    for k, given in enumerate(curves):
+        curve = given.above_zero(ax.get_xscale() == "log", ax.get_yscale() == "log")
         if not curve:
             continue
         style: dict[str, Any] = {
@@ -150,6 +152,8 @@ def at_the_top(ax: Axes, xs: Sequence[float]) -> None:
 
 def level_lines(ax: Axes, levels: Sequence[tuple[str, float]], *, named: bool, falling: bool = True) -> None:
     """Level lines, named where curves leave room: falling ones do at the lower left and at the upper right."""
+    from matplotlib.patheffects import withStroke
+
     low, high = ax.get_ylim()
     for name, value in levels:
         ax.axhline(value, color=GREY, linewidth=1.0, linestyle=(0, (1, 1.5)), zorder=2)
@@ -162,7 +166,8 @@ def level_lines(ax: Axes, levels: Sequence[tuple[str, float]], *, named: bool, f
             right = (share > 0.5) == falling
             ax.annotate(
                 name, (0.985 if right else 0.015, value), xycoords=("axes fraction", "data"), xytext=(0, 2.5),
-                textcoords="offset points", color=GREY, fontsize=8, ha="right" if right else "left",
+                textcoords="offset points", color=GREY, fontsize=8, ha="right" if right else "left", zorder=5,
+                path_effects=[withStroke(linewidth=2.5, foreground="white")],
             )  # fmt: skip
 
 
@@ -314,7 +319,7 @@ def epsilon_is(value: Any) -> str:
 
 def at_delta(rows: Sequence[Row]) -> str:
     deltas = {number_in(row, "delta") for row in rows if math.isfinite(number_in(row, "delta"))}
-    return f" (delta = {short(deltas.pop())})" if len(deltas) == 1 else ""
+    return f" (delta = {short(float(rounded_up(deltas.pop())))})" if len(deltas) == 1 else ""
 
 
 def bars_say(rows: Sequence[Row], what: str = "Bars") -> str:
