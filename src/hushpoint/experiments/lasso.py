@@ -1,0 +1,431 @@
+"""The paper's study, honestly: private ADMM and DP-SGD on one Lasso, by the same budget, accountant and tuning effort.
+
+Every method is tuned, for every epsilon, over a grid of as many settings, on separate data of the same law (which costs
+no privacy); the test set is looked at once, with the last model (or the tail average, where that setting won), never
+with the best. Every run draws its own training and test data.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import shlex
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from rich import box
+from rich.console import Console
+from rich.table import Table
+
+from hushpoint._version import __version__
+from hushpoint.experiments import bounds, published_recipe
+from hushpoint.experiments.claims import lasso_claims
+from hushpoint.experiments.contenders import ADJACENCY, CONTENDERS, SHARE, Contender, Sample, Size, draw
+from hushpoint.experiments.published_recipe import Recipe
+from hushpoint.experiments.seeds import derived
+from hushpoint.experiments.study import Cell, Record, finish, number, run_cells, write_json, write_table
+from hushpoint.experiments.tuning import Settings, require_equal_effort, tuned
+
+DELTA = 1e-6
+
+FRONTIER = (
+    "method", "label", "trust", "view", "unit", "basis", "adjacency", "epsilon", "delta", "objective_mean",
+    "objective_std", "excess_mean", "excess_std", "runs", "rounds", "noise_std", "epsilon_proved", "parameters",
+)  # fmt: skip
+ROUNDS = (
+    "method", "label", "trust", "basis", "epsilon", "round", "numbers_sent", "objective_mean", "objective_std", "runs",
+)  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Scale:
+    """How large a study is."""
+
+    size: Size = field(default_factory=Size)
+    epsilons: tuple[float, ...] = (0.01, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0, 20.0)
+    followed: tuple[float, ...] = (1.0, 10.0)  # where the way to the model is recorded
+    runs: int = 10
+    batch: int = 5  # runs in one cell
+    tuning_runs: int = 3
+    grid: str = "full"
+    most_settings: int | None = None
+    methods: tuple[str, ...] = tuple(CONTENDERS)
+    steps: tuple[int, ...] = (1, 3, 10, 30, 100, 300, 1000)  # of the tables about guarantees and noise
+    recipe: Recipe = field(default_factory=Recipe)
+
+    def settings_of(self, method: str) -> list[Settings]:
+        """The grid of a method."""
+        grid: Sequence[Settings] = getattr(CONTENDERS[method], self.grid)
+        return list(grid if self.most_settings is None else grid[: self.most_settings])
+
+
+FULL = Scale()
+QUICK = Scale(
+    epsilons=(0.1, 1.0, 5.0, 20.0),
+    followed=(1.0,),
+    runs=5,
+    tuning_runs=2,
+    grid="quick",
+    recipe=Recipe(runs=3, epsilons=(0.01, 0.1, 1.0, 5.0)),
+)
+
+
+# --- cells: each a function of JSON settings, run in a worker
+
+
+def regularisation(settings: Record) -> Record:
+    """The strength of the L1 penalty, by cross-validation with scikit-learn on data of its own."""
+    from sklearn.linear_model import LassoCV
+
+    sample = draw(Size(**settings["size"]), derived(settings["seed"], "regularisation"))
+    search = LassoCV(fit_intercept=False, cv=5, alphas=100).fit(sample.rows, sample.targets)
+    return {"strength": float(search.alpha_)}
+
+
+def tuning(settings: Record) -> Record:
+    """The best setting of a method at one epsilon on separate data."""
+    contender, seed = CONTENDERS[settings["method"]], settings["seed"]
+    size, strength = Size(**settings["size"]), settings["strength"]
+    samples = [draw(size, derived(seed, "tuning data", run)) for run in range(settings["runs"])]
+
+    def score(choice: Settings) -> list[float]:
+        try:
+            plan = contender.plan(samples[0], strength, choice, settings["epsilon"], settings["delta"])
+        except ValueError:
+            return []  # no noise gives this setting the guarantee
+        scores = []
+        for run, sample in enumerate(samples):
+            bound = plan.on(contender.problem(sample, strength, choice["clip"]))
+            model = bound.run(seed=derived(seed, "tuning noise", run)).model
+            scores.append(sample.test(strength).objective(model))
+        return scores
+
+    return {**tuned(settings["grid"], score), "grid": settings["grid"]}
+
+
+def evaluation(settings: Record) -> Record:
+    """Runs of the chosen setting, each on its own data, judged on its own test set; and the guarantee they had."""
+    contender, choice, strength = CONTENDERS[settings["method"]], settings["parameters"], settings["strength"]
+    size, seed = Size(**settings["size"]), settings["seed"]
+    objectives, ways, guarantee, plan = [], [], None, None
+    for run in settings["runs"]:
+        sample = draw(size, derived(seed, "data", run))
+        if plan is None:
+            plan = contender.plan(sample, strength, choice, settings["epsilon"], settings["delta"])
+        plan = plan.on(contender.problem(sample, strength, choice["clip"]))
+        test = sample.test(strength)
+        points = _milestones(plan.steps) if settings["follow"] else []
+        way: list[float] = []
+
+        def look(step: int, model: Any, points: Any = frozenset(points), test: Any = test, way: Any = way) -> None:
+            if step in points:
+                way.append(test.objective(model))
+
+        noise_seed = derived(seed, "noise", settings["method"], settings["epsilon"], run)
+        result = plan.run(seed=noise_seed, callback=look if points else None)
+        objectives.append(test.objective(result.model))
+        ways.append(way)
+    assert plan is not None
+    record: Record = {
+        "objectives": objectives,
+        "ways": ways if settings["follow"] else None,
+        "points": _milestones(plan.steps),
+        "numbers_sent": contender.sent(plan) * size.features,
+        "rounds": plan.steps,
+        "noise_std": plan.parameters["noise_std"],
+    }
+    if contender.published:
+        stated = plan.guarantee(settings["delta"], "final", "replace-one", allow_published=True)
+        proved = plan.guarantee(settings["delta"], "messages", "replace-one")
+        return {**record, "guarantee": stated.to_dict(), "epsilon_proved": _json_number(proved.epsilon)}
+    guarantee = plan.guarantee(settings["delta"], contender.view, ADJACENCY, contender.unit)
+    return {**record, "guarantee": guarantee.to_dict(), "epsilon_proved": guarantee.epsilon}
+
+
+def references(settings: Record) -> Record:
+    """What can be had without privacy, and without data, on the same training and test sets."""
+    from sklearn.linear_model import Lasso
+
+    best, nothing = [], []
+    for run in settings["runs"]:
+        sample = draw(Size(**settings["size"]), derived(settings["seed"], "data", run))
+        strength, test = settings["strength"], sample.test(settings["strength"])
+        fit = Lasso(alpha=strength, fit_intercept=False, tol=1e-12, max_iter=100_000).fit(sample.rows, sample.targets)
+        best.append(test.objective(fit.coef_))
+        nothing.append(test.objective(np.zeros(sample.size.features)))
+    return {"nonprivate": best, "zero": nothing}
+
+
+def _milestones(steps: int, most: int = 24) -> list[int]:
+    return sorted({round(step) for step in np.geomspace(1, steps, most)})
+
+
+def _json_number(value: float) -> float | str:
+    return value if math.isfinite(value) else "inf"
+
+
+# --- the study
+
+
+def run_lasso(
+    directory: Path,
+    *,
+    scale: Scale | None = None,
+    quick: bool = False,
+    as_published: bool = False,
+    seed: int = 0,
+    jobs: int = 2,
+    console: Console | None = None,
+) -> Record:
+    """Run the study, or what is left of it, and write its tables, claims, figures and report into a directory."""
+    console = Console() if console is None else console
+    scale = (QUICK if quick else FULL) if scale is None else scale
+    directory.mkdir(parents=True, exist_ok=True)
+    effort = require_equal_effort({name: scale.settings_of(name) for name in scale.methods})
+    _say_grids(scale, effort, console)
+    common = {"size": asdict(scale.size), "seed": seed, "delta": DELTA}
+    first = Cell("regularisation", regularisation, {"size": common["size"], "seed": seed}, 0.2)
+    runs_in_batches = [
+        list(range(start, min(start + scale.batch, scale.runs))) for start in range(0, scale.runs, scale.batch)
+    ]
+
+    def follow(cell: Cell, result: Record) -> Iterable[Cell]:
+        if cell.task is regularisation:
+            strength = result["strength"]
+            settings = {**common, "strength": strength, "runs": list(range(scale.runs))}
+            yield Cell("references", references, settings, 0.2)
+            for name in scale.methods:
+                for epsilon in scale.epsilons:
+                    options = {"method": name, "epsilon": epsilon, "strength": strength, "runs": scale.tuning_runs}
+                    settings = {**common, **options, "grid": scale.settings_of(name)}
+                    yield Cell(f"tuning-{name}-{epsilon:g}", tuning, settings, _weight(scale, name, tuning=True))
+        elif cell.task is tuning and result["chosen"] is not None:
+            name, epsilon = cell.settings["method"], cell.settings["epsilon"]
+            for number_of_batch, runs in enumerate(runs_in_batches):
+                options = {"method": name, "epsilon": epsilon, "strength": cell.settings["strength"], "runs": runs}
+                settings = {**common, **options, "parameters": result["chosen"], "follow": epsilon in scale.followed}
+                title = f"runs-{name}-{epsilon:g}-{number_of_batch}"
+                yield Cell(title, evaluation, settings, _weight(scale, name) * len(runs))
+
+    cells = [first, *bounds.cells(scale.size, scale.steps, scale.epsilons, DELTA)]
+    if as_published:
+        cells += published_recipe.cells(scale.recipe, scale.batch, seed, DELTA)
+    weight = sum(cell.weight for cell in cells) + 0.2
+    weight += sum(
+        _weight(scale, name, tuning=True) + scale.runs * _weight(scale, name) for name in scale.methods
+    ) * len(scale.epsilons)
+    record = _record(scale, quick, as_published, seed, directory, finished=False)
+    write_json(directory / "run.json", record)
+    results = run_cells(directory, cells, follow, weight=weight, jobs=jobs, console=console)
+
+    strength = results["regularisation"]["strength"]
+    frontier, rounds = _frontier(scale, results), _rounds(scale, results)
+    tables: dict[str, str] = {}
+
+    def save(name: str, columns: Sequence[str], rows: list[Record]) -> None:
+        write_table(directory / "tables" / f"{name}.csv", columns, rows)
+        tables[name] = f"tables/{name}.csv"
+
+    save("frontier", FRONTIER, frontier)
+    save("rounds", ROUNDS, rounds)
+    save("tuning", ("method", "epsilon", "place", "validation_objective", "chosen", "parameters"), _tuning(results))
+    for name, (columns, rows) in bounds.tables(results).items():
+        save(name, columns, rows)
+    recipe_rows: list[Record] = []
+    if as_published:
+        for name, (columns, rows) in published_recipe.tables(results).items():
+            save(name, columns, rows)
+            recipe_rows += rows
+    claims = lasso_claims(frontier, {name: contender.label for name, contender in CONTENDERS.items()})
+    claims += published_recipe.claims(recipe_rows)
+    record = {**record, "finished": True, "tables": tables, "claims": claims}
+    record["settings"]["strength"] = strength
+    console.print(_terminal_table(frontier))
+    for claim in claims:
+        console.print(f"- {claim}", highlight=False)
+    console.print()
+    finish(directory, record, console)
+    return record
+
+
+def _weight(scale: Scale, name: str, *, tuning: bool = False) -> float:
+    """About how many seconds a run, or a whole tuning, takes: for the remaining time only."""
+    slow = {"decentralized_walk": 0.35, "decentralized_admm": 0.15, "local_users": 0.3, "local_sites": 0.25}
+    one = slow.get(name, 0.05)
+    return one * len(scale.settings_of(name)) * scale.tuning_runs if tuning else one
+
+
+def _record(scale: Scale, quick: bool, as_published: bool, seed: int, directory: Path, *, finished: bool) -> Record:
+    options = (" --quick" if quick else "") + (" --as-published" if as_published else "")
+    return {
+        "format": 1,
+        "kind": "study",
+        "name": "lasso",
+        "title": "Private ADMM and DP-SGD on the paper's Lasso, by the same budget, accountant and tuning effort",
+        "command": f"hushpoint reproduce lasso{options} --seed {seed} --out {shlex.quote(str(directory))}",
+        "seed": seed,
+        "version": __version__,
+        "quick": quick,
+        "finished": finished,
+        "settings": {
+            **asdict(scale.size),
+            "epsilons": list(scale.epsilons),
+            "delta": DELTA,
+            "adjacency": ADJACENCY,
+            "share_of_users_a_round": SHARE,
+            "runs": scale.runs,
+            "tuning_runs": scale.tuning_runs,
+            "grids": {name: scale.settings_of(name) for name in scale.methods},
+        },
+        "claims": [],
+        "tables": {},
+        "figures": {},
+    }
+
+
+# --- tables
+
+
+def _frontier(scale: Scale, results: dict[str, Record]) -> list[Record]:
+    best, nothing = results["references"]["nonprivate"], results["references"]["zero"]
+    rows = [
+        _reference_row("nonprivate", "no privacy (scikit-learn)", math.inf, best, best),
+        _reference_row("zero", "the model 0 (no data used)", None, nothing, best),
+    ]
+    for name in scale.methods:
+        contender = CONTENDERS[name]
+        for epsilon in scale.epsilons:
+            batches = _batches(results, name, epsilon)
+            if not batches:
+                continue
+            objectives = [value for batch in batches for value in batch["objectives"]]
+            guarantee = batches[0]["guarantee"]
+            rows.append(
+                {
+                    **_identity(contender),
+                    **{key: guarantee[key] for key in ("view", "unit", "basis", "adjacency", "delta")},
+                    "epsilon": epsilon,
+                    **_spread(objectives, best),
+                    "rounds": batches[0]["rounds"],
+                    "noise_std": batches[0]["noise_std"],
+                    "epsilon_proved": batches[0]["epsilon_proved"],
+                    "parameters": results[f"tuning-{name}-{epsilon:g}"]["chosen"],
+                }
+            )
+    return rows
+
+
+def _reference_row(name: str, label: str, epsilon: float | None, objectives: list[float], best: list[float]) -> Record:
+    return {"method": name, "label": label, "trust": "", "epsilon": epsilon, **_spread(objectives, best)}
+
+
+def _spread(objectives: list[float], best: list[float]) -> Record:
+    values, excess = np.array(objectives), np.array(objectives) - np.array(best)
+    spread = 1 if len(values) > 1 else 0
+    return {
+        "objective_mean": float(values.mean()),
+        "objective_std": float(values.std(ddof=spread)),
+        "excess_mean": float(excess.mean()),
+        "excess_std": float(excess.std(ddof=spread)),
+        "runs": len(values),
+    }
+
+
+def _rounds(scale: Scale, results: dict[str, Record]) -> list[Record]:
+    rows: list[Record] = []
+    for name in scale.methods:
+        for epsilon in (value for value in scale.epsilons if value in scale.followed):
+            batches = _batches(results, name, epsilon)
+            if not batches:
+                continue
+            ways = np.array([way for batch in batches for way in batch["ways"]])
+            for k, step in enumerate(batches[0]["points"]):
+                at = ways[:, k]
+                rows.append(
+                    {
+                        **_identity(CONTENDERS[name]),
+                        "basis": batches[0]["guarantee"]["basis"],
+                        "epsilon": epsilon,
+                        "round": step,
+                        "numbers_sent": step * batches[0]["numbers_sent"],
+                        "objective_mean": float(at.mean()),
+                        "objective_std": float(at.std(ddof=1 if len(at) > 1 else 0)),
+                        "runs": len(at),
+                    }
+                )
+    return rows
+
+
+def _tuning(results: dict[str, Record]) -> list[Record]:
+    rows: list[Record] = []
+    for name, result in results.items():
+        if not name.startswith("tuning-"):
+            continue
+        method, epsilon = name.removeprefix("tuning-").rsplit("-", 1)
+        grid = result["grid"]
+        for place, (mean, parameters) in enumerate(zip(result["means"], grid, strict=True)):
+            chosen = place == result.get("place")
+            rows.append(
+                {
+                    "method": method,
+                    "epsilon": float(epsilon),
+                    "place": place,
+                    "validation_objective": mean,
+                    "chosen": chosen,
+                    "parameters": parameters,
+                }
+            )
+    return sorted(rows, key=lambda row: (list(CONTENDERS).index(row["method"]), row["epsilon"], row["place"]))
+
+
+def _batches(results: dict[str, Record], name: str, epsilon: float) -> list[Record]:
+    found: list[Record] = []
+    while (title := f"runs-{name}-{epsilon:g}-{len(found)}") in results:
+        found.append(results[title])
+    return found
+
+
+def _identity(contender: Contender) -> Record:
+    return {"method": contender.name, "label": contender.label, "trust": contender.trust}
+
+
+def _say_grids(scale: Scale, effort: int, console: Console) -> None:
+    size = scale.size
+    console.print(
+        f"Lasso: {size.items} records, {size.features} features, delta = {DELTA:g}, {ADJACENCY}. Every method is tuned "
+        f"over {effort} settings, {scale.tuning_runs} runs each, for every epsilon, on separate data:",
+        highlight=False,
+    )
+    for name in scale.methods:
+        grid = scale.settings_of(name)
+        values = {key: list(dict.fromkeys(json.dumps(choice[key]) for choice in grid)) for key in grid[0]}
+        listed = "; ".join(f"{key} {', '.join(options)}" for key, options in values.items())
+        console.print(f"  {CONTENDERS[name].label}: {listed}", highlight=False)
+
+
+def _terminal_table(frontier: list[Record]) -> Table:
+    """Mean excess test objective, a line a method, a column an epsilon."""
+    epsilons = sorted({row["epsilon"] for row in frontier if row["epsilon"] is not None and row["epsilon"] < math.inf})
+    table = Table(title="Test objective above the non-private optimum (mean, standard deviation)", box=box.SIMPLE_HEAD)
+    table.add_column("method", overflow="fold")
+    for epsilon in epsilons:
+        table.add_column(f"eps {epsilon:g}", justify="right")
+    zero = next(row for row in frontier if row["method"] == "zero")
+    table.add_row(zero["label"], *[number(zero["excess_mean"])] * len(epsilons))
+    for name in dict.fromkeys(row["method"] for row in frontier if row["method"] in CONTENDERS):
+        own = {row["epsilon"]: row for row in frontier if row["method"] == name}
+        shown = [
+            f"{number(own[e]['excess_mean'])}\n({number(own[e]['excess_std'])})" if e in own else "none"
+            for e in epsilons
+        ]
+        mark = " *" if CONTENDERS[name].published else ""
+        table.add_row(CONTENDERS[name].label + mark, *shown)
+    if any(CONTENDERS[row["method"]].published for row in frontier if row["method"] in CONTENDERS):
+        table.caption = "* the paper's bound as printed, which does not hold: not comparable"
+    return table
+
+
+__all__ = ["FULL", "QUICK", "Sample", "Scale", "Size", "run_lasso"]

@@ -1,0 +1,449 @@
+"""The second study: logistic loss on a table given by its path, accuracy against epsilon and against rounds.
+
+The rows are split three ways at random: a part that is taken to be public, on which every method is tuned over as many
+settings (with the noise that the private part's size asks for), the private part that the guarantees are about, and a
+test part that is looked at once. (A column ``split`` with the value ``test`` decides the last, where there is one.)
+"""
+
+from __future__ import annotations
+
+import hashlib
+import math
+import shlex
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from rich import box
+from rich.console import Console
+from rich.table import Table
+
+from hushpoint import methods
+from hushpoint._version import __version__
+from hushpoint.experiments import adult
+from hushpoint.experiments.contenders import AGGREGATOR, CURATOR, SHARE
+from hushpoint.experiments.seeds import derived
+from hushpoint.experiments.study import Cell, Record, finish, number, run_cells, write_json, write_table
+from hushpoint.experiments.tuning import Settings, product, tuned
+from hushpoint.plan import Plan
+from hushpoint.privacy.guarantee import Adjacency, Budget
+from hushpoint.problem import Problem
+from hushpoint.regularizers import L2
+from hushpoint.tables.reading import read_table
+from hushpoint.tables.schema import Category, Schema, load_schema
+
+Array = NDArray[np.float64]
+
+ADJACENCY: Adjacency = "zero-out"
+_RIDGE = 1e-5
+_TUNING_RUNS = 3
+_PUBLIC, _TEST = 0.2, 0.25  # of the training rows, and of all rows where the table has no split of its own
+COLUMNS = (
+    "method", "label", "trust", "view", "basis", "adjacency", "epsilon", "delta", "rounds", "accuracy_mean",
+    "accuracy_std", "runs", "noise_std", "parameters",
+)  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Scale:
+    """How large a study is."""
+
+    epsilons: tuple[float, ...] = (0.03, 0.1, 0.3, 1.0, 3.0)
+    rounds: tuple[int, ...] = (5, 20, 80)
+    runs: int = 5
+    grid: tuple[Settings, ...] = tuple(product(size=(1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0), clip=(1.0, 0.3)))
+
+
+FULL = Scale()
+QUICK = Scale(
+    epsilons=(0.1, 1.0),
+    rounds=(5, 20),
+    runs=3,
+    grid=tuple(product(size=(1.0, 2.0, 4.0, 8.0, 16.0, 32.0), clip=(1.0, 0.3))),
+)
+
+
+@dataclass(frozen=True)
+class Parts:
+    """The encoded rows: public ones to train and to check on, private ones, and the test."""
+
+    public: tuple[Array, Array]
+    check: tuple[Array, Array]
+    private: tuple[Array, Array]
+    test: tuple[Array, Array]
+    row_norm: float
+
+
+@lru_cache(maxsize=2)
+def _parts(path: str, schema_json: str, seed: int) -> Parts:
+    import json
+
+    from hushpoint.preprocessing import TableEncoder
+
+    schema, table = Schema.from_dict(json.loads(schema_json)), read_table(path)
+    encoder = TableEncoder(schema).fit()
+    features = np.asarray(encoder.transform(table), dtype=np.float64)
+    assert schema.target is not None
+    labels = np.array([str(value) for value in table[schema.target]])
+    unknown = set(labels.tolist()) - set(schema.classes)
+    if unknown or len(schema.classes) != 2:
+        raise ValueError(f"target {schema.target!r} must have exactly two declared classes, and no other cell.")
+    targets = (labels == schema.classes[1]).astype(float)
+    rng = np.random.default_rng(derived(seed, "split"))
+    order = rng.permutation(len(targets))
+    if "split" in table:
+        held_out = np.array([str(value) == "test" for value in table["split"]])[order]
+    else:
+        held_out = np.arange(len(order)) < _TEST * len(order)
+    rest, test = order[~held_out], order[held_out]
+    public, private = np.split(rest, [int(_PUBLIC * len(rest))])
+    public, check = np.split(public, [int(0.6 * len(public))])
+
+    def part(rows: NDArray[np.int64]) -> tuple[Array, Array]:
+        return features[rows], targets[rows]
+
+    # The constant of the intercept is part of a row's length.
+    return Parts(part(public), part(check), part(private), part(test), math.hypot(encoder.typical_row_norm_, 1.0))
+
+
+# --- methods
+
+Make = Callable[[Problem, int, float, dict[str, Any]], Plan]
+
+
+@dataclass(frozen=True)
+class _Method:
+    label: str
+    trust: str
+    make: Make | None
+
+
+def _gradient(problem: Problem, rounds: int, reach: float, level: dict[str, Any]) -> Plan:
+    return methods.dp_sgd(problem, rounds, reach / rounds, **level)
+
+
+def _sampled(problem: Problem, rounds: int, reach: float, level: dict[str, Any]) -> Plan:
+    return methods.dp_sgd(problem, rounds, reach / rounds, sample_prob=SHARE, **level)
+
+
+def _one_block(problem: Problem, rounds: int, reach: float, level: dict[str, Any]) -> Plan:
+    return methods.private_admm(problem, rounds, reach / rounds, **level)
+
+
+def _anchored(problem: Problem, rounds: int, reach: float, level: dict[str, Any]) -> Plan:
+    return methods.anchored_admm(problem, rounds, reach / rounds, **level)
+
+
+METHODS = {
+    "dp_gd": _Method("DP-GD, full batch", CURATOR, _gradient),
+    "dp_sgd_sampled": _Method("DP-SGD, 10% sampled", CURATOR, _sampled),
+    "private_admm": _Method("one-block ADMM (Alg. 5)", CURATOR, _one_block),
+    "anchored_admm": _Method("anchored ADMM", AGGREGATOR, _anchored),
+    "estimator": _Method("PrivateLogisticRegression, untuned", CURATOR, None),
+}
+
+
+def _problem(rows: tuple[Array, Array], row_norm: float, clip: float) -> Problem:
+    return Problem(
+        rows[0], rows[1], loss="logistic", regularizer=L2(_RIDGE), row_norm=row_norm, clip=clip * row_norm,
+        fit_intercept=True,
+    )  # fmt: skip
+
+
+def _accuracy(model: Array, rows: tuple[Array, Array]) -> float:
+    return float(np.mean((rows[0] @ model[:-1] + model[-1] > 0) == (rows[1] > 0)))
+
+
+def _plan(settings: Record, choice: Settings, parts: Parts, rows: tuple[Array, Array], noise: float | None) -> Plan:
+    """The plan of a setting, on some rows, with the private part's noise."""
+    make = METHODS[settings["method"]].make
+    assert make is not None
+    level: dict[str, Any] = {"noise_std": noise}
+    if noise is None:
+        level = {"budget": Budget(settings["epsilon"], settings["delta"], adjacency=ADJACENCY)}
+    # Sizes are in units of the steepest curve a row can have.
+    reach = choice["size"] * 100 / parts.row_norm**2
+    return make(_problem(rows, parts.row_norm, choice["clip"]), settings["rounds"], reach, level)
+
+
+# --- cells
+
+
+def tuning(settings: Record) -> Record:
+    """The best setting at one epsilon and number of rounds, on public rows with the private part's noise."""
+    parts = _parts(settings["path"], settings["schema"], settings["seed"])
+    seeds = [derived(settings["seed"], "tuning noise", run) for run in range(settings["tuning_runs"])]
+
+    def score(choice: Settings) -> list[float]:
+        noise = _plan(settings, choice, parts, parts.private, None).parameters["noise_std"]
+        plan = _plan(settings, choice, parts, parts.public, noise)
+        return [1 - _accuracy(plan.run(seed=seed).model, parts.check) for seed in seeds]
+
+    return tuned(settings["grid"], score)
+
+
+def evaluation(settings: Record) -> Record:
+    """Runs of the chosen setting on the private rows, judged on the test rows."""
+    parts = _parts(settings["path"], settings["schema"], settings["seed"])
+    plan = _plan(settings, settings["parameters"], parts, parts.private, None)
+    scores = [_accuracy(plan.run(seed=_noise_seed(settings, run)).model, parts.test) for run in range(settings["runs"])]
+    guarantee = plan.guarantee(settings["delta"], None, ADJACENCY)
+    noise_std = plan.parameters["noise_std"]
+    return {"accuracies": scores, "guarantee": guarantee.to_dict(), "noise_std": noise_std, "rounds": plan.steps}
+
+
+def estimator(settings: Record) -> Record:
+    """The estimator with its defaults: it looks at no public rows."""
+    from hushpoint.estimators import PrivateLogisticRegression
+
+    parts = _parts(settings["path"], settings["schema"], settings["seed"])
+    scores, model = [], None
+    for run in range(settings["runs"]):
+        model = PrivateLogisticRegression(
+            epsilon=settings["epsilon"], delta=settings["delta"], row_norm=parts.row_norm, adjacency=ADJACENCY,
+            random_state=_noise_seed(settings, run),
+        ).fit(*parts.private)  # fmt: skip
+        scores.append(float(model.score(*parts.test)))
+    assert model is not None
+    rounds = int(np.max(model.n_iter_))
+    return {"accuracies": scores, "guarantee": model.guarantee_.to_dict(), "noise_std": None, "rounds": rounds}
+
+
+def references(settings: Record) -> Record:
+    """Accuracy without privacy on the private rows, and of always saying the more frequent class."""
+    from sklearn.linear_model import LogisticRegression
+
+    parts = _parts(settings["path"], settings["schema"], settings["seed"])
+    rows = parts.private
+    fit = LogisticRegression(C=1 / (len(rows[1]) * _RIDGE), max_iter=2000).fit(*rows)
+    share = float(rows[1].mean())
+    usual = float(np.mean(parts.test[1] == (1.0 if share > 0.5 else 0.0)))
+    return {"nonprivate": float(fit.score(*parts.test)), "constant": usual, "private_rows": len(rows[1])}
+
+
+def _noise_seed(settings: Record, run: int) -> int:
+    name = settings["method"], settings["epsilon"], settings["rounds"] or 0, run
+    return derived(settings["seed"], "noise", *name) % 2**31  # what scikit-learn takes for a random state
+
+
+# --- the study
+
+
+def run_logistic(
+    directory: Path,
+    data: Path,
+    *,
+    target: str | None = None,
+    schema: Path | None = None,
+    scale: Scale | None = None,
+    quick: bool = False,
+    seed: int = 0,
+    jobs: int = 2,
+    console: Console | None = None,
+) -> Record:
+    """Run the study on a table, or what is left of it, and write tables, claims, figures and report."""
+    console = Console() if console is None else console
+    scale = (QUICK if quick else FULL) if scale is None else scale
+    known = _schema_of(data, schema, target)
+    text = _json(known.to_dict())
+    common: Record = {"path": str(data.resolve()), "schema": text, "seed": seed, "data": _digest(data)}
+    directory.mkdir(parents=True, exist_ok=True)
+    grid = list(scale.grid)
+
+    def follow(cell: Cell, result: Record) -> Iterable[Cell]:
+        if cell.task is references:
+            # delta is public: it comes from the public number of rows
+            delta = result["private_rows"] ** -1.1
+            for epsilon in scale.epsilons:
+                base: Record = {**common, "epsilon": epsilon, "delta": delta}
+                own = {**base, "method": "estimator", "rounds": None, "runs": scale.runs}
+                yield Cell(f"runs-estimator-{epsilon:g}", estimator, own, 2.0 * scale.runs)
+                for name in METHODS:
+                    for rounds in scale.rounds if METHODS[name].make else ():
+                        settings = {**base, "method": name, "rounds": rounds, "grid": grid, "tuning_runs": _TUNING_RUNS}
+                        title = f"tuning-{name}-{epsilon:g}-{rounds}"
+                        yield Cell(title, tuning, settings, _cost(name, rounds) * len(grid) * _TUNING_RUNS / 8)
+        elif cell.task is tuning and result["chosen"] is not None:
+            kept = {key: value for key, value in cell.settings.items() if key not in ("grid", "tuning_runs")}
+            settings = {**kept, "parameters": result["chosen"], "runs": scale.runs}
+            cost = _cost(kept["method"], kept["rounds"]) * scale.runs
+            yield Cell(cell.name.replace("tuning", "runs"), evaluation, settings, cost)
+
+    one = sum(
+        _cost(name, rounds) * (len(grid) * _TUNING_RUNS / 8 + scale.runs)
+        for name in METHODS if METHODS[name].make for rounds in scale.rounds
+    )  # fmt: skip
+    weight = 2.0 + len(scale.epsilons) * (one + 2.0 * scale.runs)
+    record: Record = {
+        "format": 1,
+        "kind": "study",
+        "name": "logistic",
+        "title": f"Private logistic regression on {data.name}: accuracy against epsilon and rounds",
+        "command": _command(data, target, schema, quick, seed, directory),
+        "seed": seed,
+        "version": __version__,
+        "quick": quick,
+        "finished": False,
+        "settings": {
+            "data": data.name,
+            "data_sha256": common["data"],
+            "target": known.target,
+            "epsilons": list(scale.epsilons),
+            "rounds": list(scale.rounds),
+            "runs": scale.runs,
+            "adjacency": ADJACENCY,
+            "grid": grid,
+            "tuning_runs": _TUNING_RUNS,
+        },
+        "claims": [],
+        "tables": {},
+        "figures": {},
+    }
+    write_json(directory / "run.json", record)
+    console.print(
+        f"Logistic loss on {data.name}. Every method but the estimator is tuned over {len(grid)} settings, {_TUNING_RUNS} runs each (size "
+        f"{', '.join(sorted({str(c['size']) for c in grid}, key=float))}; clip "
+        f"{', '.join(sorted({str(c['clip']) for c in grid}, key=float))} row norms) for every epsilon and number of "
+        "rounds, on rows taken to be public.",
+        highlight=False,
+    )
+    first = Cell("references", references, common, 2.0)
+    results = run_cells(directory, [first], follow, weight=weight, jobs=jobs, console=console)
+    rows = _rows(scale, results)
+    write_table(directory / "tables" / "accuracy.csv", COLUMNS, rows)
+    record |= {"finished": True, "tables": {"accuracy": "tables/accuracy.csv"}, "claims": _claims(rows)}
+    record["settings"]["delta"] = results["references"]["private_rows"] ** -1.1
+    console.print(_terminal_table(rows))
+    for claim in record["claims"]:
+        console.print(f"- {claim}", highlight=False)
+    console.print()
+    finish(directory, record, console)
+    return record
+
+
+def _cost(name: str, rounds: int) -> float:
+    """About how many seconds a run takes, for the remaining time."""
+    return 0.1 + rounds * {"private_admm": 0.08, "anchored_admm": 0.05}.get(name, 0.01)
+
+
+def _schema_of(data: Path, schema: Path | None, target: str | None) -> Schema:
+    if schema is not None:
+        known = load_schema(schema).with_roles(target)
+    else:
+        columns = list(read_table(data))
+        if not adult.is_adult(columns):
+            raise ValueError(
+                f"{data.name!r} has no built-in schema (only Adult has). Write one with 'hushpoint schema', complete "
+                "it, and pass --schema FILE: ranges must be declared, never read from the data."
+            )
+        known = adult.schema(columns).with_roles(target)
+    if not isinstance(known.target_column, Category) or known.to_learn or known.groups:
+        raise ValueError("the study needs a category as target, no column with learn = true, and no groups.")
+    return known
+
+
+def _digest(path: Path) -> str:
+    return hashlib.sha256(path.read_bytes()).hexdigest()
+
+
+def _json(record: Record) -> str:
+    import json
+
+    return json.dumps(record)
+
+
+def _command(data: Path, target: str | None, schema: Path | None, quick: bool, seed: int, directory: Path) -> str:
+    words = ["hushpoint", "reproduce", "logistic", "--data", str(data)]
+    words += ["--target", target] if target else []
+    words += ["--schema", str(schema)] if schema else []
+    words += ["--quick"] if quick else []
+    return shlex.join([*words, "--seed", str(seed), "--out", str(directory)])
+
+
+def _rows(scale: Scale, results: dict[str, Record]) -> list[Record]:
+    known = results["references"]
+    rows: list[Record] = [
+        {"method": "nonprivate", "label": "no privacy (scikit-learn)", "trust": "", "epsilon": math.inf}
+        | {"accuracy_mean": known["nonprivate"], "accuracy_std": 0.0, "runs": 1},
+        {"method": "constant", "label": "the more frequent class", "trust": "", "epsilon": None}
+        | {"accuracy_mean": known["constant"], "accuracy_std": 0.0, "runs": 1},
+    ]
+    for name, method in METHODS.items():
+        for epsilon in scale.epsilons:
+            for rounds in scale.rounds if method.make else (None,):
+                title = f"{name}-{epsilon:g}" + ("" if rounds is None else f"-{rounds}")
+                result = results.get(f"runs-{title}")
+                if result is None:
+                    continue
+                scores, guarantee = np.array(result["accuracies"]), result["guarantee"]
+                chosen = results[f"tuning-{title}"]["chosen"] if method.make else {}
+                rows.append(
+                    {
+                        "method": name,
+                        "label": method.label,
+                        "trust": method.trust,
+                        **{key: guarantee[key] for key in ("view", "basis", "adjacency", "delta")},
+                        "epsilon": epsilon,
+                        "rounds": result["rounds"],
+                        "accuracy_mean": float(scores.mean()),
+                        "accuracy_std": float(scores.std(ddof=1 if len(scores) > 1 else 0)),
+                        "runs": len(scores),
+                        "noise_std": result["noise_std"],
+                        "parameters": chosen,
+                    }
+                )
+    return rows
+
+
+def _claims(rows: Sequence[Record]) -> list[str]:
+    """Who is ahead at each epsilon and number of rounds: rounds are compared as they are, not the best of them."""
+    said = []
+    settings = sorted(
+        {(row["epsilon"], row["rounds"]) for row in rows if row["method"] in METHODS and row["parameters"]}
+    )
+    level = next(row for row in rows if row["method"] == "nonprivate")
+    for epsilon, rounds in settings:
+        here = [row for row in rows if row.get("parameters") and (row["epsilon"], row["rounds"]) == (epsilon, rounds)]
+        here.sort(key=lambda row: -row["accuracy_mean"])
+        best, *others = here
+        text = (
+            f"At epsilon = {epsilon:g} and {rounds} rounds {best['label']} is right on {_percent(best)}% of the test "
+            f"rows (without privacy: {_percent(level)}%)"
+        )
+        if others:
+            text += "; " + ", ".join(f"{row['label']} on {_percent(row)}%" for row in others)
+        said.append(text + ".")
+    for row in rows:
+        if row["method"] == "estimator":
+            said.append(
+                f"At epsilon = {row['epsilon']:g} {row['label']}, is right on {_percent(row)}%, in {row['rounds']} "
+                "rounds."
+            )
+    return said
+
+
+def _percent(row: Record) -> str:
+    return f"{100 * row['accuracy_mean']:.2f}"
+
+
+def _terminal_table(rows: Sequence[Record]) -> Table:
+    epsilons = sorted({row["epsilon"] for row in rows if row["method"] in METHODS})
+    table = Table(title="Accuracy on the test rows, in % (standard deviation)", box=box.SIMPLE_HEAD)
+    table.add_column("method", overflow="fold")
+    table.add_column("rounds", justify="right")
+    for epsilon in epsilons:
+        table.add_column(f"eps {epsilon:g}", justify="right")
+    for row in rows[:2]:
+        table.add_row(row["label"], "", *[_percent(row)] * len(epsilons))
+    for name in dict.fromkeys(row["method"] for row in rows[2:]):
+        own = [row for row in rows if row["method"] == name]
+        lengths: list[int | None] = [None] if name == "estimator" else sorted({row["rounds"] for row in own})
+        for rounds in lengths:
+            found = {row["epsilon"]: row for row in own if rounds in (None, row["rounds"])}
+            shown = [f"{_percent(found[e])} ({number(100 * found[e]['accuracy_std'])})" for e in epsilons]
+            table.add_row(own[0]["label"], "" if rounds is None else str(rounds), *shown)
+    return table

@@ -1,0 +1,239 @@
+"""The machinery of a study: cells computed in worker processes, kept on disk one by one, and tables made from them.
+
+A cell is a function of JSON settings that returns JSON. Each finished cell is one file, written whole, with a
+fingerprint of everything it depends on: an interrupted study goes on where it stopped, and a cell made by other
+settings is computed again. Workers use one thread each, so that the numbers do not depend on how many there are.
+"""
+
+from __future__ import annotations
+
+import csv
+import hashlib
+import io
+import json
+import multiprocessing
+import os
+import signal
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
+from concurrent.futures.process import BrokenProcessPool
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+
+from hushpoint._checks import require_count
+from hushpoint._version import __version__
+from hushpoint.tables.writing import written_whole
+
+Record = dict[str, Any]
+Task = Callable[[Record], Record]
+
+FORMAT = 1  # raise it when the meaning of a cell changes without its settings changing
+_THREADS = ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS", "NUMBA_NUM_THREADS")
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One piece of a study: a module-level function, the settings it is given, and about how long it takes."""
+
+    name: str
+    task: Task
+    settings: Record
+    weight: float = 1.0
+
+    def fingerprint(self) -> str:
+        """Everything the result depends on, in a few letters."""
+        known = [FORMAT, __version__, f"{self.task.__module__}.{self.task.__qualname__}", self.settings]
+        return hashlib.sha256(json.dumps(known, sort_keys=True).encode()).hexdigest()[:32]
+
+
+Follow = Callable[[Cell, Record], Iterable[Cell]]
+
+
+class Interrupted(RuntimeError):
+    """Ctrl-C: the finished cells are on disk."""
+
+
+def run_cells(
+    directory: Path,
+    cells: Sequence[Cell],
+    follow: Follow,
+    *,
+    weight: float,
+    jobs: int,
+    console: Console,
+) -> dict[str, Record]:
+    """Compute the cells, and those that ``follow`` makes of each result; what is on disk already is read, not computed.
+
+    ``weight`` is the weight of all cells, those to come included: what the remaining time is estimated from. Raises
+    ``Interrupted`` on Ctrl-C.
+    """
+    require_count("jobs", jobs)
+    folder = directory / "cells"
+    folder.mkdir(parents=True, exist_ok=True)
+    results: dict[str, Record] = {}
+    waiting: list[Cell] = []
+
+    def take(new: Iterable[Cell]) -> None:
+        """Sort new cells into those that are done, with all that follows from them, and those to compute."""
+        stack = list(new)[::-1]
+        while stack:
+            cell = stack.pop()
+            found = _read(folder, cell)
+            if found is None:
+                waiting.append(cell)
+            else:
+                results[cell.name] = found
+                bar.advance(line, cell.weight)
+                stack.extend(list(follow(cell, found))[::-1])
+
+    columns = (TextColumn("{task.description}"), BarColumn(), TaskProgressColumn(), TimeElapsedColumn())
+    remaining = (TextColumn("left"), TimeRemainingColumn())
+    with Progress(*columns, *remaining, console=console, transient=True, speed_estimate_period=600) as bar:
+        line = bar.add_task("cells", total=weight)
+        take(cells)
+        if not waiting:
+            return results
+        with _pool(jobs) as pool:
+            running: dict[Future[Record], Cell] = {}
+            try:
+                while waiting or running:
+                    # The longest first: a long one at the end would leave a core idle.
+                    waiting.sort(key=lambda cell: -cell.weight)
+                    while waiting and len(running) < jobs:
+                        cell = waiting.pop(0)
+                        running[pool.submit(_timed, cell.task, cell.settings)] = cell
+                    done, _ = wait(running, return_when=FIRST_COMPLETED)
+                    for future in done:
+                        cell = running.pop(future)
+                        result = future.result()
+                        _write(folder, cell, result)
+                        results[cell.name] = result["result"]
+                        bar.update(line, description=cell.name)
+                        bar.advance(line, cell.weight)
+                        take(follow(cell, result["result"]))
+            except KeyboardInterrupt:
+                raise Interrupted(f"{len(results)} cells are finished and kept") from None
+            except BrokenProcessPool:
+                raise ValueError(
+                    f"a worker process died, perhaps for lack of memory. {len(results)} cells are finished and kept: "
+                    "run the same command again, perhaps with --jobs 1."
+                ) from None
+    return results
+
+
+@contextmanager
+def _pool(jobs: int) -> Iterator[ProcessPoolExecutor]:
+    """Worker processes of one thread each, ended with the block however it ends."""
+    before = {name: os.environ.get(name) for name in _THREADS}
+    os.environ.update(dict.fromkeys(_THREADS, "1"))  # read by the libraries when a worker starts
+    others = set(multiprocessing.active_children())
+    pool = ProcessPoolExecutor(jobs, mp_context=multiprocessing.get_context("spawn"), initializer=_start_worker)
+    try:
+        yield pool
+        pool.shutdown()
+    except BaseException:
+        pool.shutdown(wait=False, cancel_futures=True)
+        for process in set(multiprocessing.active_children()) - others:
+            process.terminate()
+        raise
+    finally:
+        for name, value in before.items():
+            if value is None:
+                os.environ.pop(name, None)
+            else:
+                os.environ[name] = value
+
+
+def _start_worker() -> None:
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the parent's to answer
+
+
+def _timed(task: Task, settings: Record) -> Record:
+    started = time.process_time()
+    result = task(settings)
+    return {"result": result, "cpu_seconds": time.process_time() - started}
+
+
+def _read(folder: Path, cell: Cell) -> Record | None:
+    """The result of a cell, if it is on disk, whole, and made by the same settings."""
+    try:
+        record = json.loads((folder / f"{cell.name}.json").read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return None
+    if not isinstance(record, dict) or record.get("fingerprint") != cell.fingerprint():
+        return None
+    result: Record = record["result"]
+    return result
+
+
+def _write(folder: Path, cell: Cell, timed: Record) -> None:
+    write_json(
+        folder / f"{cell.name}.json",
+        {"cell": cell.name, "fingerprint": cell.fingerprint(), "settings": cell.settings, **timed},
+    )
+
+
+def write_json(path: Path, record: Mapping[str, Any]) -> None:
+    """A JSON file, whole or not at all."""
+    with written_whole(path, force=True) as file:
+        file.write(json.dumps(record, indent=1) + "\n")
+
+
+def write_table(path: Path, columns: Sequence[str], rows: Iterable[Mapping[str, Any]]) -> None:
+    """A CSV file, whole or not at all; numbers with all their digits, so that the same numbers are the same bytes."""
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow(columns)
+    for row in rows:
+        writer.writerow([_cell_text(row.get(name)) for name in columns])
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with written_whole(path, force=True) as file:
+        file.write(text.getvalue())
+
+
+def _cell_text(value: Any) -> str:
+    if value is None:
+        return ""
+    if isinstance(value, (dict, list)):
+        return json.dumps(value, sort_keys=True)
+    return repr(float(value)) if isinstance(value, float) else str(value)
+
+
+def number(value: float) -> str:
+    """A number as tables in the terminal and claims show it: three significant digits."""
+    return f"{value:.3g}"
+
+
+def apart(value: float) -> str:
+    """How far something is from what it is compared with, and on which side."""
+    return f"{number(abs(value))} {'below' if value < 0 else 'above'}"
+
+
+def finish(directory: Path, record: Record, console: Console) -> None:
+    """Draw the figures, write the report where their parts are installed, save ``run.json`` and say where all is."""
+    write_json(directory / "run.json", record)
+    try:
+        from hushpoint import plots
+
+        drawn = plots.draw_all(directory)
+    except ImportError as error:
+        console.print(f"No figures: {error}. Install the extra 'plots', then run the same command again.")
+    except ValueError as error:
+        console.print(f"No figures: {error}")
+    else:
+        record["figures"] = {name: f"figures/{paths[1].name}" for name, paths in drawn.items()}
+        write_json(directory / "run.json", record)
+        for paths in drawn.values():
+            console.print(f"Figure  {paths[1]}", soft_wrap=True, highlight=False)
+    console.print(f"Tables  {directory / 'tables'}", soft_wrap=True, highlight=False)
+    try:
+        from hushpoint import report  # type: ignore[attr-defined,unused-ignore]
+    except ImportError:
+        return
+    console.print(f"Report  {report.write(directory)}", soft_wrap=True, highlight=False)

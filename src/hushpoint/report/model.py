@@ -1,0 +1,188 @@
+"""The page of a model that ``hushpoint fit`` wrote."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from hushpoint.report import words
+from hushpoint.report.page import Html, commands, document, element, folded, joined, number, table
+
+if TYPE_CHECKING:
+    from hushpoint.tables.model_file import TableModel
+
+_SHOWN = 40  # coefficients that are not folded away
+_BARRED = 4  # columns of scores up to which there is room for bars
+
+
+def model_page(path: Path) -> str:
+    """The page, from the model's file."""
+    from hushpoint.tables.model_file import load_model
+
+    model = load_model(path)
+    details = model.details
+    people = f" of {details['users']:,} users" if details.get("users") is not None else ""
+    lead = (
+        f"A {model.kind} model, trained on {details.get('rows', 0):,} rows{people} with differential privacy: "
+        f"epsilon = {words.rounded_up(model.guarantee.epsilon)} for one {model.guarantee.unit}."
+    )
+    return document(
+        f"A private model of {model.schema.target}",
+        lead,
+        [
+            ("The guarantee", [words.plainly(model.guarantee)]),
+            ("The model", _coefficients(model)),
+            ("What was run", [_training(model), _schema(model)]),
+            ("Use it, run it again", _usage(model, path.name)),
+        ],
+    )
+
+
+def _coefficients(model: TableModel) -> list[Html]:
+    values = np.atleast_2d(model.coefficients)
+    order = np.argsort(-np.abs(values).max(axis=0), kind="stable")
+    longest = float(np.abs(values).max()) or 1.0
+    if model.classes is None:
+        titles = ["coefficient"]
+    elif len(values) == 1:
+        titles = [f"towards {model.classes[1]}"]
+    else:
+        titles = list(model.classes)
+    names, barred = model.feature_names, len(titles) <= _BARRED
+
+    def lines(chosen: Sequence[int]) -> list[list[Any]]:
+        return [[names[j], *_scores(values[:, j], longest, barred)] for j in chosen]
+
+    header = ["feature", *(title for name in titles for title in ([name, ""] if barred else [name]))]
+    intercepts = np.atleast_1d(model.intercept)
+    foot = ["(intercept)", *(cell for v in intercepts for cell in ([f"{v:+.3f}", ""] if barred else [f"{v:+.3f}"]))]
+    said = (
+        "A score is the intercept plus, over all features, coefficient times feature. Features are what the table's "
+        "columns become: numbers scaled by their declared range, and one indicator for each category. Noise is part of "
+        "every coefficient, so small ones mean little."
+    )
+    parts = [
+        element("p", said),
+        table("Coefficients, largest first", header, [*lines(order[:_SHOWN].tolist()), foot]),
+    ]
+    if len(order) > _SHOWN:
+        rest = table("The smaller coefficients", header, lines(order[_SHOWN:].tolist()))
+        parts.append(folded(f"The other {len(order) - _SHOWN} coefficients", rest))
+    return parts
+
+
+def _scores(values: Any, longest: float, barred: bool) -> list[Any]:
+    cells: list[Any] = []
+    for value in map(float, values):
+        cells.append(f"{value:+.3f}")
+        if barred:
+            cells.append(_bar(value / longest))
+    return cells
+
+
+def _bar(share: float) -> Html:
+    """A bar to the right for a positive coefficient, to the left for a negative one; the number stands beside it."""
+    width = round(abs(share) * 98, 2)
+    left = 100.0 if share >= 0 else round(100 - width, 2)
+    colour = "#0072B2" if share >= 0 else "#D55E00"
+    return Html(
+        '<svg viewBox="0 0 200 14" preserveAspectRatio="none" aria-hidden="true">'
+        f'<rect x="{left}" y="2" width="{width}" height="10" fill="{colour}"/>'
+        '<rect x="99.5" y="0" width="1" height="14" fill="#808080"/></svg>'
+    )
+
+
+def _training(model: TableModel) -> Html:
+    from hushpoint.tables.model_file import ESTIMATORS
+
+    details = model.details
+    rows: list[tuple[str, Any]] = [
+        ("estimator", ESTIMATORS[model.kind]),
+        ("rows", f"{details.get('rows', 0):,}"),
+        ("users", "" if details.get("users") is None else f"{details['users']:,}"),
+        ("features", str(len(model.feature_names))),
+        ("noisy steps", str(details.get("steps", ""))),
+        ("rows scaled to length", number(details.get("row_norm"))),
+        ("ranges learned privately", ", ".join(details.get("learned_ranges") or []) or "none"),
+        ("noise", model.guarantee.source or ""),
+    ]
+    settings = [
+        (f"{group}: {name.replace('_', ' ')}", _plain(name, value))
+        for group in ("parameters", "plan")
+        for name, value in sorted((details.get(group) or {}).items())
+    ]
+    return joined(
+        [
+            table("The training", ("what", "value"), [row for row in rows if row[1] != ""]),
+            folded(
+                "Every parameter, and the plan that was made of them", table("Parameters", ("what", "value"), settings)
+            ),
+        ]
+    )
+
+
+def _schema(model: TableModel) -> Html:
+    rows = []
+    for name, column in model.schema.to_dict()["columns"].items():
+        role = "target" if name == model.schema.target else column["kind"]
+        if "values" in column:
+            declared = ", ".join(map(str, column["values"]))
+        elif "low" in column:
+            declared = f"{number(column['low'])} to {number(column['high'])}"
+        else:
+            declared = ""
+        rows.append((name, role, declared, "" if column["kind"] == "ignore" else column.get("missing", "")))
+    said = "Every bound comes from this schema. The guarantee needs it to be public knowledge, not read off the data."
+    if model.details.get("learned_ranges"):
+        said = "Bounds were declared in this schema, or learned privately where the guarantee includes it."
+    return Html(
+        element("h3", "The schema")
+        + element("p", said)
+        + table("The declared columns", ("column", "kind", "declared", "missing cells"), rows)
+    )
+
+
+def _usage(model: TableModel, name: str) -> list[Html]:
+    seed = (model.details.get("parameters") or {}).get("random_state")
+    again = (
+        "With the same data, schema and seed the same model comes out."
+        if seed is not None
+        else "The noise came from the operating system, so training again gives another model and spends as much "
+        "again: the two guarantees then add up."
+    )
+    fit = ["hushpoint", "fit", "DATA.csv", "--schema", "SCHEMA.toml", "--target", str(model.schema.target)]
+    fit += ["--model", model.kind, "--epsilon", number(_asked(model)), "--delta", repr(model.guarantee.delta)]
+    if model.schema.groups is not None:
+        fit += ["--groups", str(model.schema.groups)]
+    if model.guarantee.adjacency != "replace-one":
+        fit += ["--adjacency", model.guarantee.adjacency]
+    given = model.details.get("parameters") or {}
+    if "penalty" in given:
+        fit += ["--penalty", str(given["penalty"] or "none").lower()]
+    if isinstance(given.get("alpha"), (int, float)):
+        fit += ["--alpha", repr(given["alpha"])]
+    fit += ["--row-norm", repr(model.details["row_norm"])] if model.details.get("row_norm") is not None else []
+    fit += ["--seed", str(seed)] if seed is not None else []
+    return [
+        element("p", "Predict for new rows of the same columns:"),
+        commands(shlex.join(["hushpoint", "predict", name, "NEW.csv", "-o", "predictions.csv"])),
+        element("p", "Train a model like this one (DATA.csv and SCHEMA.toml are your table and its schema). ", again),
+        commands(shlex.join([*fit, "-o", "new_model.json"])),
+    ]
+
+
+def _asked(model: TableModel) -> float:
+    """The budget that was asked for; where ranges were learned, the estimator had only a part of it."""
+    given = (model.details.get("parameters") or {}).get("epsilon")
+    learned = model.details.get("learned_ranges")
+    return float(given) if given is not None and not learned else model.guarantee.epsilon
+
+
+def _plain(name: str, value: Any) -> str:
+    if name in ("epsilon", "delta") and isinstance(value, float):
+        return words.rounded_up(value)
+    return "none" if value is None else number(value) if isinstance(value, (int, float)) else str(value)
