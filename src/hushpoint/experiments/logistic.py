@@ -304,11 +304,11 @@ def run_logistic(
         "figures": {},
     }
     write_json(directory / "run.json", record)
+    sizes, clips = (", ".join(f"{v:g}" for v in sorted({choice[key] for choice in grid})) for key in ("size", "clip"))
     console.print(
-        f"Logistic loss on {data.name}. Every method but the estimator is tuned over {len(grid)} settings, {_TUNING_RUNS} runs each (size "
-        f"{', '.join(sorted({str(c['size']) for c in grid}, key=float))}; clip "
-        f"{', '.join(sorted({str(c['clip']) for c in grid}, key=float))} row norms) for every epsilon and number of "
-        "rounds, on rows taken to be public.",
+        f"Logistic loss on {data.name}. Every method but the estimator is tuned over {len(grid)} settings, "
+        f"{_TUNING_RUNS} runs each, for every epsilon and number of rounds, on rows taken to be public: size {sizes}; "
+        f"clip {clips} row norms.",
         highlight=False,
     )
     first = Cell("references", references, common, 2.0)

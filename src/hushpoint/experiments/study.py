@@ -236,4 +236,4 @@ def finish(directory: Path, record: Record, console: Console) -> None:
         from hushpoint import report  # type: ignore[attr-defined,unused-ignore]
     except ImportError:
         return
-    console.print(f"Report  {report.write(directory)}", soft_wrap=True, highlight=False)
+    console.print(f"Report  {report.write(directory, force=True)}", soft_wrap=True, highlight=False)
