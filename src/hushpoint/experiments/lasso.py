@@ -7,7 +7,6 @@ with the best. Every run draws its own training and test data.
 
 from __future__ import annotations
 
-import json
 import math
 import shlex
 from collections.abc import Iterable, Sequence
@@ -278,6 +277,7 @@ def _record(scale: Scale, quick: bool, as_published: bool, seed: int, directory:
             "share_of_users_a_round": SHARE,
             "runs": scale.runs,
             "tuning_runs": scale.tuning_runs,
+            "tail": "the last share of the rounds whose mean is the model; rounds.csv shows each round's own model",
             "grids": {name: scale.settings_of(name) for name in scale.methods},
         },
         "claims": [],
@@ -401,9 +401,13 @@ def _say_grids(scale: Scale, effort: int, console: Console) -> None:
     )
     for name in scale.methods:
         grid = scale.settings_of(name)
-        values = {key: list(dict.fromkeys(json.dumps(choice[key]) for choice in grid)) for key in grid[0]}
+        values = {key: list(dict.fromkeys(_word(choice[key]) for choice in grid)) for key in grid[0]}
         listed = "; ".join(f"{key} {', '.join(options)}" for key, options in values.items())
         console.print(f"  {CONTENDERS[name].label}: {listed}", highlight=False)
+
+
+def _word(value: Any) -> str:
+    return "none" if value is None else f"{value:g}"
 
 
 def _terminal_table(frontier: list[Record]) -> Table:
