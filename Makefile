@@ -34,8 +34,9 @@ lint: $(READY)
 	@$(BIN)/ruff format --check .
 	@$(BIN)/mypy
 
+# One linear-algebra thread: idle ones of OpenBLAS spin, and take a core from our own threads.
 bench: $(READY)
-	@$(BIN)/python benchmarks/run.py $(ARGS)
+	@OPENBLAS_NUM_THREADS=1 OMP_NUM_THREADS=1 $(BIN)/python benchmarks/run.py $(ARGS)
 
 wheel: $(READY)
 	@$(BIN)/python -m build --wheel

@@ -180,13 +180,13 @@ def _batched_newton(rows, gamma: float, tolerance: float) -> Callable[[np.ndarra
 def growth(repeats: int) -> Section:
     """How the time of a step grows, with the fitted exponent."""
     curves = [
-        ("centralized_admm step, in records", [4_000, 16_000, 64_000, 256_000], lambda n: _central(n, 50)),
+        ("centralized_admm step, in records", [16_000, 64_000, 256_000, 1_024_000], lambda n: _central(n, 50)),
         ("centralized_admm step, in features", [50, 100, 200, 400], lambda p: _central(20_000, p)),
-        ("federated_admm round of all users, in users", [1_000, 4_000, 16_000, 64_000], _federated),
+        ("federated_admm round of all users, in users", [4_000, 16_000, 64_000, 256_000], _federated),
         ("decentralized_admm, in hops", [10_000, 40_000, 160_000, 640_000], _walk),
-        ("private_admm step, in records", [4_000, 16_000, 64_000, 256_000], _whole),
-        ("dp_sgd step, in records", [16_000, 64_000, 256_000], lambda n: _gradient(n)),
-        ("centralized_admm, in steps", [100, 400, 1_600, 6_400], _steps),
+        ("private_admm step, in records", [64_000, 256_000, 1_024_000], _whole),
+        ("dp_sgd step, in records", [64_000, 256_000, 1_024_000], lambda n: _gradient(n)),
+        ("centralized_admm, in steps", [2_500, 10_000, 40_000, 160_000], _steps),
     ]
     rows = []
     for name, sizes, make in curves:

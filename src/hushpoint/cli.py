@@ -10,7 +10,7 @@ from typing import Annotated, Any
 import typer
 
 from hushpoint._version import __version__
-from hushpoint.commands import tabular
+from hushpoint.commands import report, study, tabular
 
 app = typer.Typer(
     add_completion=False,
@@ -66,8 +66,14 @@ def _options(
     """Private optimisation as noisy fixed-point iteration, with guarantees that hold."""
 
 
-for _command in (tabular.schema, tabular.fit, tabular.predict):
-    app.command()(_plainly(_command))
+_studies = typer.Typer(no_args_is_help=True, help="Run a study, or what is left of it, and print what it shows.")
+_studies.command()(_plainly(study.lasso))
+_studies.command()(_plainly(study.logistic))
+app.add_typer(_studies, name="reproduce")
+app.command()(_plainly(tabular.schema))
+app.command()(_plainly(tabular.fit))
+app.command()(_plainly(tabular.predict))
+app.command()(_plainly(report.report))
 
 
 @app.command()
