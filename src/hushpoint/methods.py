@@ -22,6 +22,7 @@ from hushpoint._checks import (
 )
 from hushpoint.noise import Noise, Place
 from hushpoint.operators.admm import GeneralADMM
+from hushpoint.operators.averaging import LocalSteps
 from hushpoint.operators.base import Operator
 from hushpoint.operators.consensus import AnchoredADMM, ConsensusADMM, StatelessProx, SummedADMM
 from hushpoint.operators.gradient import CoordinateGradient, Gradient
@@ -45,6 +46,7 @@ __all__ = [
     "centralized_admm",
     "decentralized_admm",
     "dp_cd",
+    "dp_fedavg",
     "dp_sgd",
     "federated_admm",
     "private_admm",
@@ -359,6 +361,51 @@ def anchored_admm(
     operator = AnchoredADMM(problem.facts, gamma, problem.regularizer, 0.0, radius, tolerance)
     level = _Level(noise_std, budget, "release")
     return _plan(problem, parameters, operator, schedule, level, rounds, relaxation, tail_average)
+
+
+def dp_fedavg(
+    problem: Problem,
+    rounds: int,
+    local_steps: int,
+    local_step_size: float,
+    clip_update: float,
+    server_step: float = 1.0,
+    *,
+    sample_prob: float = 1.0,
+    sample_size: int | None = None,
+    noise_std: float | None = None,
+    budget: Budget | None = None,
+    tail_average: float | None = None,
+) -> Plan:
+    """Federated averaging with a trusted aggregator (DP-FedAvg): local gradient steps, clipped updates, a noisy sum.
+
+    With one local step and nothing clipped it is ``dp_sgd`` with the step ``server_step * local_step_size``. With more
+    it settles near the optimum, not at it, where users differ.
+
+    Parameters
+    ----------
+    local_steps, local_step_size : int and float
+        Gradient steps that a user goes from the public point on the mean loss of its rows, and their size.
+    clip_update : float
+        Updates longer than this are scaled down to it.
+    server_step : float
+        How much of the mean update is taken; the regulariser's prox then has the step
+        ``server_step * local_steps * local_step_size``.
+    sample_prob, sample_size : float or int, optional
+        Users of a round: each with a probability, or a subset of fixed size.
+    noise_std : float
+        Standard deviation of the noise on the mean update (the sum over the sample divided by its expected size).
+    tail_average : float, optional
+        Return the mean model of this last fraction of the rounds.
+    """
+    parameters = _given(locals())
+    if sample_size is not None and sample_prob != 1.0:
+        raise ValueError(f"sample_size is {sample_size} and sample_prob is {sample_prob}. Pass one of them.")
+    schedule = _sampled(problem.items, sample_size, sample_prob)
+    sampled = _expected_sample(schedule)
+    operator = LocalSteps(problem.facts, local_steps, local_step_size, clip_update, sampled, server_step)
+    level = _Level(noise_std, budget, "sum", scale=sampled)
+    return _plan(problem, parameters, operator, schedule, level, rounds, 1.0, tail_average)
 
 
 def stateless_walk(

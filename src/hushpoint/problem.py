@@ -235,6 +235,22 @@ class Rows:
         )
 
 
+def item_rows(facts: Facts, X: Any, y: ArrayLike) -> Rows:
+    """The rows of one item of a problem with these facts, for whoever holds no other.
+
+    Targets of a two-class loss are -1 and +1, as all holders agree: one of them may have seen one class only.
+    """
+    features = _checked_features(X)
+    if facts.loss.labels == "two-class":
+        targets = np.asarray(y, dtype=np.float64)
+        if targets.shape != (features.shape[0],) or not np.isin(targets, (-1.0, 1.0)).all():
+            raise ValueError(f"y has entries other than -1 and 1, which the {facts.loss.name} loss needs. Recode it.")
+    else:
+        targets, _ = _checked_targets(y, features.shape[0], facts.loss)
+    offsets = None if facts.rows_per_item is None else np.array([0, len(targets)], dtype=np.int64)
+    return _bounded_rows(facts, features, targets, offsets)
+
+
 def rows_of_items(offsets: Indices, chosen: Indices) -> tuple[Indices, Indices]:
     """Indices of the rows of the chosen items, one item after the other, and how many each has."""
     starts, counts = offsets[chosen], offsets[chosen + 1] - offsets[chosen]
@@ -305,14 +321,7 @@ class Problem:
             weights=weights,
             fit_intercept=fit_intercept,
         )
-        if fit_intercept:
-            features = _with_constant(features)
-        features, squared_norms = _bounded(features, row_norm)
-        limits = None
-        if clip is not None:
-            with np.errstate(divide="ignore"):
-                limits = clip / np.sqrt(squared_norms)
-        self._rows: Rows | None = Rows(features, targets, chosen_loss, squared_norms, limits, offsets)
+        self._rows: Rows | None = _bounded_rows(self.facts, features, targets, offsets)
 
     @classmethod
     def declared(
@@ -424,6 +433,18 @@ class Problem:
         kind = "users" if facts.unit == "user" else "records"
         declared = "" if self.has_rows else ", facts only"
         return f"Problem({facts.items} {kind}, {facts.features} features, {facts.loss.name}{declared})"
+
+
+def _bounded_rows(facts: Facts, features: Any, targets: Array, offsets: Indices | None) -> Rows:
+    """Rows with the constant of an intercept, scaled to the declared norm, and the limits of their slopes."""
+    if facts.fit_intercept:
+        features = _with_constant(features)
+    features, squared_norms = _bounded(features, facts.row_norm)
+    limits = None
+    if facts.clip is not None:
+        with np.errstate(divide="ignore"):
+            limits = facts.clip / np.sqrt(squared_norms)
+    return Rows(features, targets, facts.loss, squared_norms, limits, offsets)
 
 
 def _facts(*, regularizer: Regularizer | None, fit_intercept: bool, **known: Any) -> Facts:

@@ -1,6 +1,7 @@
 """Operators: maps whose noisy iteration is a method, each with its certificate."""
 
 from hushpoint.operators.admm import GeneralADMM
+from hushpoint.operators.averaging import LocalSteps
 from hushpoint.operators.base import FixedPoint, Operator
 from hushpoint.operators.consensus import AnchoredADMM, ConsensusADMM, StatelessProx, SummedADMM
 from hushpoint.operators.gradient import CoordinateGradient, Gradient
@@ -14,6 +15,7 @@ __all__ = [
     "GeneralADMM",
     "Gradient",
     "LionsMercier",
+    "LocalSteps",
     "Operator",
     "Prox",
     "ReflectedProx",

@@ -1,0 +1,284 @@
+"""A site: local data, its block, its noise, and the ledger that says how often it took part."""
+
+from __future__ import annotations
+
+import math
+import warnings
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import datetime, time
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from hushpoint._checks import require_count
+from hushpoint.federated.disk import Busy, Damaged
+from hushpoint.federated.ledger import Ledger, Participation, SiteState, SiteStore, total_mu
+from hushpoint.federated.terms import participation_mu, plan_digest, require_federated
+from hushpoint.federated.wire import Refused, Reply, Request, decode, encode, point_digest
+from hushpoint.noise import source_for
+from hushpoint.plan import Plan
+from hushpoint.privacy.gaussian import gdp_epsilon
+from hushpoint.privacy.guarantee import Budget
+from hushpoint.problem import Rows, item_rows
+
+if TYPE_CHECKING:
+    from cryptography.hazmat.primitives.asymmetric.ec import EllipticCurvePrivateKey, EllipticCurvePublicKey
+
+Array = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Window:
+    """The hours of the day in which a site takes part, by its own clock; they may go over midnight."""
+
+    opens: time
+    closes: time
+
+    def has(self, moment: datetime) -> bool:
+        """Whether a moment is in the window."""
+        now = moment.time()
+        if self.opens <= self.closes:
+            return self.opens <= now < self.closes
+        return now >= self.opens or now < self.closes
+
+    @staticmethod
+    def parse(text: str) -> Window:
+        """A window written as ``"22:00-06:00"``."""
+        try:
+            opens, closes = (time.fromisoformat(part.strip()) for part in text.split("-"))
+        except ValueError:
+            raise ValueError(f"window is {text!r}. Write the hours as '22:00-06:00'.") from None
+        return Window(opens, closes)
+
+
+def site_rows(plan: Plan, site: int, X: Any, y: ArrayLike) -> Rows:
+    """The rows of one site as its client needs them: scaled and clipped as the plan says, and as many as it says."""
+    facts = plan.facts
+    if facts is None:
+        raise ValueError("plan has no facts. Make it with a function of hushpoint.methods.")
+    require_count("site", site, least=0, most=facts.items - 1)
+    expected = int(facts.row_counts[site])
+    if np.shape(X)[0] != expected:
+        raise ValueError(
+            f"site {site} holds {np.shape(X)[0]} rows and the plan says {expected}. The number of rows is public and "
+            "the guarantee rests on it: correct the data or the plan."
+        )
+    if np.shape(X)[1] != facts.features:
+        raise ValueError(f"site {site} has {np.shape(X)[1]} features and the plan says {facts.features}.")
+    return item_rows(facts, X, y)
+
+
+class Client:
+    """One site of a federation, which is one item of the plan: a user with a row or more, or many people's rows.
+
+    It answers only what its own copy of the plan allows: noise, clipping and the number of participations are its own
+    terms, whatever the server says. ``answer`` takes and gives bytes and never raises: what goes wrong is a word.
+
+    Parameters
+    ----------
+    plan : Plan
+        What the site agreed to.
+    site : int
+        Which item of the plan it is.
+    rows : Rows
+        Its data, by ``site_rows``.
+    store : SiteStore
+        Its disk (``MemoryStore()`` inside one process).
+    seed : int, optional
+        For tests only: whoever knows it can take the noise away. None draws from the operating system.
+    limit : Budget, optional
+        What the site will spend in all runs together, whatever the plan allows; for methods with local noise.
+    server_key, own_key
+        The server's public key and the site's private one; None: unsigned, inside one process.
+    window : Window, optional
+        The hours in which it takes part.
+    clock : callable
+        What the time is.
+    """
+
+    def __init__(
+        self,
+        plan: Plan,
+        site: int,
+        rows: Rows,
+        store: SiteStore,
+        *,
+        seed: int | None = None,
+        limit: Budget | None = None,
+        server_key: EllipticCurvePublicKey | None = None,
+        own_key: EllipticCurvePrivateKey | None = None,
+        window: Window | None = None,
+        clock: Callable[[], datetime] = datetime.now,
+    ) -> None:
+        facts = require_federated(plan)
+        require_count("site", site, least=0, most=facts.items - 1)
+        if rows.items != 1 or len(rows) != facts.row_counts[site]:
+            raise ValueError(
+                f"rows has {rows.items} items and {len(rows)} rows; site {site} of the plan is one item with "
+                f"{facts.row_counts[site]}. Make them with site_rows(plan, site, X, y)."
+            )
+        if limit is not None and plan.noise.place != "block":
+            raise ValueError(
+                f"limit is given and {plan.method} has its noise at the server: a site cannot see to its own budget. "
+                "Use federated_admm with noise='clients', or drop the limit."
+            )
+        self.plan, self.site, self.store, self.limit, self.window = plan, site, store, limit, window
+        self._run, self._clock = plan_digest(plan), clock
+        self._server_key, self._own_key = server_key, own_key
+        self._seed = seed
+        self._data = plan.operator.prepare(rows)
+        self._reach = _reach(plan)
+        self._mu = {unit: participation_mu(plan, unit, site) for unit in ("user", "record")}
+
+    def answer(self, request: bytes) -> bytes:
+        """The reply to a request; a move is in the ledger and on the disk before this returns."""
+        asked: Request | None = None
+        try:
+            asked = decode(request, Request, self._server_key)
+            if asked.site != self.site:
+                raise Refused("the request is for another site")
+            with self.store.held():
+                reply, again = self._answer(asked)
+                reply_bytes = encode(reply, self._own_key)
+                if reply.status == "moved":
+                    self.store.note(reply.run, reply.round, len(reply_bytes), again)
+            return reply_bytes
+        except Refused:
+            reason = "refused"
+        except Busy:
+            reason = "busy"
+        except Exception:  # its text may quote data, so not a word of it leaves
+            reason = "failed"
+        return encode(self._declined(asked, reason), self._own_key)
+
+    def _answer(self, asked: Request) -> tuple[Reply, bool]:
+        """What to say, and whether it was said before."""
+        if asked.run != self._run or not 1 <= asked.round <= self.plan.steps:
+            return self._declined(asked, "plan"), False
+        if not self._sane(asked.point, self.plan.operator.message_size):
+            return self._declined(asked, "refused"), False
+        try:
+            ledger = self.store.ledger()
+        except Damaged:
+            if self.plan.noise.place == "block":
+                return self._declined(asked, "ledger"), False
+            ledger = self._reopened()  # where the server adds the noise, what is spent is counted there
+        state = self.store.state(self._run)
+        if state is not None and state.round > ledger.last_round(self._run):
+            if state.check != ledger.check and self.plan.noise.place == "block":
+                return self._declined(asked, "ledger"), False  # more than one line is missing
+            ledger = self._recorded(ledger, state)  # killed between the two: it may be sent now, and it counts now
+        last, point = ledger.last_round(self._run), point_digest(asked.point)
+        if asked.round <= last:
+            if state is not None and (state.round, state.point) == (asked.round, point):
+                return self._moved(asked, ledger, state), True
+            if asked.round < last or ledger.of(self._run)[-1].point != point:
+                return self._declined(asked, "stale", ledger), False
+            # The ledger has the round and the state was lost: another message for the same round counts again.
+        if self.window is not None and not self.window.has(self._clock()):
+            return self._declined(asked, "away", ledger), False
+        refusal = self._spent(ledger)
+        if refusal:
+            return self._declined(asked, refusal, ledger), False
+        base = self._base(asked, state)
+        if base is None:
+            return self._said(asked, ledger, status="anchor"), False
+        message = self._move(asked, base)
+        moved = base + message if self.plan.operator.block_size else base
+        state = SiteState(self._run, asked.round, point, moved, base, asked.known, message, ledger.check)
+        self.store.save(state)
+        return self._moved(asked, self._recorded(ledger, state), state), False
+
+    def _recorded(self, ledger: Ledger, state: SiteState) -> Ledger:
+        """The ledger with the participation whose message is in the state."""
+        return self.store.record(ledger, Participation(self._run, state.round, state.point, self._mu))
+
+    def _sane(self, vector: Array, size: int) -> bool:
+        """Whether a vector from outside is one that a move can be computed from as exactly as the guarantee needs.
+
+        Far from 0 rounding would add up to more than the stated tolerance, or a prox fail: an untrusted server could
+        send points at which that depends on the data.
+        """
+        return len(vector) == size and bool(np.isfinite(vector).all()) and float(np.abs(vector).max()) <= self._reach
+
+    def _base(self, asked: Request, state: SiteState | None) -> Array | None:
+        """The block that the server knows of: the last one, or the one before where its message was lost."""
+        size = self.plan.operator.block_size
+        if size == 0 or asked.known == 0:
+            return np.zeros(size)  # the public start
+        if asked.block is not None:
+            return asked.block if self._sane(asked.block, size) else None
+        if state is not None and asked.known == state.round:
+            return state.block
+        if state is not None and asked.known == state.base_round:
+            return state.base
+        return None
+
+    def _move(self, asked: Request, base: Array) -> Array:
+        """The message of one step from the public point; what leaves is exactly what the block moves by."""
+        plan, step = self.plan, asked.round - 1
+        kick = None
+        if plan.noise.place == "block" and plan.noise.std > 0:
+            # A source of its own for every move: a round that is computed again must not meet the same noise.
+            source = source_for(self._seed)
+            kick = source.normals("block", [self.site], step, plan.operator.message_size, plan.noise.std)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # a warning may quote data
+            _, messages = plan.operator.local(
+                self._data, slice(0, 1), base[None, :], asked.point, plan.relaxation_at(step), kick
+            )
+        message: Array = messages[0]
+        if not np.isfinite(message).all():
+            raise ArithmeticError
+        return message
+
+    def _spent(self, ledger: Ledger) -> str:
+        """Which allowance one more participation would exceed, if any."""
+        count = ledger.count(self._run)
+        cap = self.plan.schedule.cap
+        if self.plan.noise.place == "block" and count >= self.plan.schedule.most(self.plan.steps):
+            return "cap"
+        if cap is not None and count >= cap:
+            return "cap"
+        if self.limit is not None:
+            unit = self.limit.unit or self.plan.default_unit
+            earlier, each = total_mu(ledger.entries, unit), self._mu[unit]
+            if earlier is None or each is None:
+                return "limit"
+            mu = math.sqrt(earlier**2 + (ledger.before + 1) * each**2) * (1 + 1e-12)
+            if not math.isfinite(mu) or gdp_epsilon(mu, self.limit.delta) > self.limit.epsilon:
+                return "limit"
+        return ""
+
+    def _reopened(self) -> Ledger:
+        return SiteStore.readmit(self.store.directory, 0).ledger()
+
+    def _moved(self, asked: Request, ledger: Ledger, state: SiteState) -> Reply:
+        return self._said(asked, ledger, status="moved", message=state.message)
+
+    def _declined(self, asked: Request | None, reason: str, ledger: Ledger | None = None) -> Reply:
+        if asked is None:
+            return Reply(self._run, 0, self.site, "", "declined", reason)
+        return self._said(asked, ledger, status="declined", reason=reason)
+
+    def _said(self, asked: Request, ledger: Ledger | None, **what: Any) -> Reply:
+        book = Ledger() if ledger is None else ledger
+        return Reply(
+            self._run,
+            asked.round,
+            self.site,
+            point_digest(asked.point),
+            participations=book.count(self._run),
+            last_round=book.last_round(self._run),
+            **what,
+        )
+
+
+def _reach(plan: Plan) -> float:
+    """How large the numbers may be that a move is computed from."""
+    bound = plan.facts.gradient_bound if plan.facts is not None else math.inf
+    gamma = float(getattr(plan.operator, "gamma", 1.0))
+    slack = 0.1 * plan.operator.tolerance or 1e-6 * gamma * bound
+    return slack / (64 * np.finfo(np.float64).eps) if math.isfinite(bound) else math.inf

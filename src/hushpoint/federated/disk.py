@@ -1,0 +1,130 @@
+"""Files that survive a kill at any moment: written whole, or appended line by line with a chain of checks."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import secrets
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+
+class Damaged(ValueError):
+    """A file is missing, or not what was written."""
+
+
+class Busy(ValueError):
+    """Another process holds the folder."""
+
+
+def save_arrays(path: Path, arrays: Mapping[str, Any]) -> None:
+    """Arrays in one file, whole or not at all, on the disk when this returns."""
+    draft = path.with_name(f".{path.name}.{secrets.token_hex(4)}.part")
+    try:
+        with draft.open("xb") as file:
+            np.savez(file, allow_pickle=False, **{name: np.asarray(value) for name, value in arrays.items()})
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(draft, path)
+    finally:
+        draft.unlink(missing_ok=True)
+    sync_folder(path.parent)
+
+
+def load_arrays(path: Path) -> dict[str, NDArray[Any]]:
+    """The arrays of a file; ``Damaged`` where they are not whole."""
+    try:
+        with np.load(path, allow_pickle=False) as file:
+            return {name: file[name] for name in file.files}
+    except Exception:  # zipfile, zlib and NumPy have a dozen ways to say that bytes were lost
+        raise Damaged(f"{path.name} is missing or damaged") from None
+
+
+def append_line(path: Path, record: Mapping[str, Any], check: str | None = None) -> str:
+    """One more JSON line, on the disk when this returns; ``check`` chains it to the line before."""
+    text = json.dumps(record, sort_keys=True)
+    after = "" if check is None else _next_check(check, text)
+    line = text if check is None else json.dumps({**record, "check": after}, sort_keys=True)
+    with path.open("a+b") as file:
+        file.seek(0)
+        data = file.read()
+        if len(data) > _whole(data):
+            file.truncate(_whole(data))  # what a killed process had begun to write
+        file.write(line.encode() + b"\n")
+        file.flush()
+        os.fsync(file.fileno())
+    return after
+
+
+def read_chain(path: Path) -> tuple[list[dict[str, Any]], str]:
+    """The lines of a chained file and the last check; ``Damaged`` where one is missing or changed.
+
+    A last line without its end is one that was being written when the process was killed: it does not count.
+    """
+    try:
+        data = path.read_bytes()
+    except OSError:
+        raise Damaged(f"{path.name} is missing") from None
+    lines, check = [], ""
+    for text in data[: _whole(data)].decode("utf-8", "replace").splitlines():
+        try:
+            record = json.loads(text)
+            found = record.pop("check")
+        except (ValueError, AttributeError, KeyError):
+            raise Damaged(f"{path.name} is damaged") from None
+        check = _next_check(check, json.dumps(record, sort_keys=True))
+        if found != check:
+            raise Damaged(f"{path.name} is damaged")
+        lines.append(record)
+    return lines, check
+
+
+def read_lines(path: Path) -> list[dict[str, Any]]:
+    """The JSON lines of a log, but for one that was being written when the process was killed."""
+    if not path.exists():
+        return []
+    data = path.read_bytes()
+    return [json.loads(text) for text in data[: _whole(data)].decode().splitlines()]
+
+
+@contextmanager
+def held(folder: Path) -> Iterator[None]:
+    """Hold a folder against other processes; ``Busy`` where one has it. A killed holder lets go."""
+    try:
+        import fcntl
+    except ImportError:  # a system without advisory locks: one process a folder is then the user's to see to
+        yield
+        return
+    with (folder / "lock").open("a") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            raise Busy(f"another process is at work in {str(folder)!r}. Wait for it, or end it.") from None
+        yield
+
+
+def sync_folder(folder: Path) -> None:
+    """Make a new name in a folder survive a power cut."""
+    try:
+        handle = os.open(folder, os.O_RDONLY)
+    except OSError:  # not every system opens folders
+        return
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
+def _next_check(check: str, text: str) -> str:
+    return hashlib.sha256(f"{check}\n{text}".encode()).hexdigest()[:32]
+
+
+def _whole(data: bytes) -> int:
+    """How many bytes the complete lines are."""
+    return data.rfind(b"\n") + 1

@@ -1,0 +1,385 @@
+"""The server: who is asked, what is made of the answers, and what is released. It never sees rows.
+
+A round is opened, answered and closed. What decides it is on the disk before anything leaves: who is asked and from
+which point when it opens, the new public point with its noise when it closes. A server that is killed reopens the round
+it was in, from the same point, and sites answer with the same bytes.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Collection, Sequence
+from dataclasses import asdict, dataclass, field
+from typing import TYPE_CHECKING, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hushpoint._checks import require_fraction
+from hushpoint.federated.record import ServerState, ServerStore
+from hushpoint.federated.terms import default_delta, plan_digest, require_federated, spent, trust, units
+from hushpoint.federated.wire import Refused, Reply, Request, decode, encode, point_digest
+from hushpoint.noise import source_for
+from hushpoint.plan import Plan
+from hushpoint.privacy.guarantee import Guarantee
+from hushpoint.problem import Problem
+from hushpoint.schedules import FixedSample
+
+if TYPE_CHECKING:
+    from cryptography.hazmat.primitives.asymmetric.ec import EllipticCurvePrivateKey, EllipticCurvePublicKey
+
+Array = NDArray[np.float64]
+Status = Literal["running", "finished", "spent"]
+
+_WITH_A_LEDGER = ("stale", "cap", "limit", "away")  # reasons for which a site has looked into its ledger
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """What the server makes of a reply; ``again`` is a further request to that site in the same round."""
+
+    status: Literal["taken", "declined", "refused", "late", "anchored"]
+    reason: str = ""
+    again: bytes | None = None
+
+
+@dataclass
+class RoundRecord:
+    """One line of the log: who was asked and answered, what travelled, and what has been spent by now."""
+
+    round: int
+    asked: list[int]
+    answered: list[int]
+    declined: dict[str, str] = field(default_factory=dict)
+    refused: dict[str, str] = field(default_factory=dict)
+    attempts: int = 1
+    bytes_down: int = 0
+    bytes_up: int = 0
+    seconds: float = 0.0
+    objective: float | None = None
+    epsilon: dict[str, float | str] = field(default_factory=dict)
+
+
+class Server:
+    """The server of a federation. It needs only the sum of the messages, each with its public multiplicity.
+
+    That sum is made in ``_total``, and there is the seam for secure aggregation: a server that learns nothing but the
+    sum can still combine and release (in the anchored method its noise is added to the release, so nothing else needs
+    to be seen). What it would lose is the copy of each block, with which it restores a site that lost its own and
+    checks that a message is as short as the method promises.
+
+    Parameters
+    ----------
+    plan : Plan
+        What all agreed to; made of declared facts, no rows.
+    store : ServerStore
+        Its disk (``ServerStore.in_memory()`` inside one process).
+    seed : int, optional
+        For tests only. None draws sample and noise from the operating system.
+    quorum : float
+        The share of the sites asked that must have answered for a round to be closed.
+    validation : Problem, optional
+        A public data set, whose objective is logged each round.
+    own_key, site_keys
+        The server's private key and the public key of every site; None: unsigned, inside one process.
+    delta : float, optional
+        Where epsilon is read; default the budget's.
+    """
+
+    def __init__(
+        self,
+        plan: Plan,
+        store: ServerStore,
+        *,
+        seed: int | None = None,
+        quorum: float = 1.0,
+        validation: Problem | None = None,
+        own_key: EllipticCurvePrivateKey | None = None,
+        site_keys: Sequence[EllipticCurvePublicKey] | None = None,
+        delta: float | None = None,
+    ) -> None:
+        facts = require_federated(plan)
+        self.plan, self.store, self.validation = plan, store, validation
+        self.quorum = require_fraction("quorum", quorum)
+        self.delta = default_delta(plan) if delta is None else delta
+        if site_keys is not None and len(site_keys) != facts.items:
+            raise ValueError(f"site_keys has {len(site_keys)} keys for {facts.items} sites. Pass one each.")
+        self._own_key, self._site_keys, self._seed = own_key, site_keys, seed
+        self._run, self._source = plan_digest(plan), source_for(seed)
+        store.open(plan, self._run)
+        self.state = store.load(self._run) or ServerState.start(plan, self._run)
+        self._round = RoundRecord(0, [], [])
+        self._messages: dict[int, Array] = {}
+        self._waiting: set[int] = set()
+        self._anchored: set[int] = set()
+        self._ahead = 0
+        self._began = 0.0
+
+    # --- where the run stands
+
+    @property
+    def status(self) -> Status:
+        """``finished`` after the plan's rounds, ``spent`` where no site may take part any more."""
+        if self.state.rounds >= self.plan.steps:
+            return "finished"
+        return "spent" if not self._free().any() else "running"
+
+    @property
+    def finished(self) -> bool:
+        """Whether there is no further round."""
+        return self.status != "running"
+
+    @property
+    def waiting(self) -> set[int]:
+        """Sites of the open round that have not answered."""
+        return set(self._waiting)
+
+    @property
+    def has_quorum(self) -> bool:
+        """Whether the open round can be closed."""
+        chosen = self.state.chosen
+        return chosen is not None and len(self._messages) >= math.ceil(self.quorum * len(chosen) - 1e-9)
+
+    @property
+    def model(self) -> Array:
+        """The model that the rounds so far have released."""
+        state = self.state
+        if self.plan.tail_average is not None and state.rounds > state.tail_start:
+            return state.tail_sum / (state.rounds - state.tail_start)
+        operator = self.plan.operator
+        return np.array(operator.model(operator.release(state.public)))
+
+    def guarantees(self, site: int | None = None) -> list[Guarantee]:
+        """What has been spent so far, for a site as a whole and for one record of it.
+
+        With local noise it is the statement of the site that took part most often, by the sites' own ledgers.
+        """
+        count = self._count(site)
+        return [
+            spent(self.plan, count, delta=self.delta, unit=unit, site=site, seed=self._seed)
+            for unit in units(self.plan)
+        ]
+
+    # --- a round
+
+    def open_round(self, available: Collection[int]) -> dict[int, bytes]:
+        """Requests to the sites of the next round, of those available; a round that is open is opened again.
+
+        Sites that have answered an open round already are not asked again.
+        """
+        if self.finished:
+            raise ValueError(f"the run is {self.status}. Make a new plan for more rounds.")
+        state = self.state
+        if state.chosen is None:
+            state.chosen = self._choose(available)
+        newly = [site for site in state.chosen.tolist() if site in available and not state.asked[site]]
+        state.asked[newly] = True
+        state.unheard[newly] += 1
+        self.store.save(state)
+        if self._round.round != state.rounds + 1:
+            asked = [int(site) for site in state.chosen]
+            self._round = RoundRecord(state.rounds + 1, asked, [], attempts=0)
+            self._messages, self._began = {}, time.monotonic()
+        self._round.attempts += 1
+        self._anchored, self._ahead = set(), 0
+        self._waiting = {site for site in self._round.asked if site in available} - self._messages.keys()
+        return {site: self._request(site) for site in sorted(self._waiting)}
+
+    def receive(self, site: int, reply: bytes) -> Verdict:
+        """Take an answer, or say why not. A message that is refused has left all the same: its site has counted it."""
+        self._round.bytes_up += len(reply)
+        try:
+            said = decode(reply, Reply, None if self._site_keys is None else self._site_keys[site])
+            if said.site != site or said.run != self._run:
+                raise Refused("the reply is of another site or run")
+        except Refused:
+            return self._refuse(site, "signature or form")
+        if (said.round, said.point) != (self._round.round, point_digest(self._point())) and said.reason != "refused":
+            return Verdict("late")
+        if site not in self._waiting:
+            return Verdict("late")
+        self._heard(site, said)
+        if said.status == "anchor":
+            if site in self._anchored:
+                return self._refuse(site, "asks for its block again and again")
+            self._anchored.add(site)
+            return Verdict("anchored", again=self._request(site, with_block=True))
+        self._waiting.discard(site)
+        if said.status == "declined":
+            self._round.declined[str(site)] = said.reason
+            return Verdict("declined", said.reason)
+        assert said.message is not None
+        fault = self._fault(site, said.message)
+        if fault:
+            return self._refuse(site, fault)
+        self._messages[site] = said.message
+        self._round.refused.pop(str(site), None)
+        self._round.declined.pop(str(site), None)
+        return Verdict("taken")
+
+    def close_round(self) -> RoundRecord:
+        """Combine, add noise, release: all of it on the disk before anybody is told."""
+        if not self.has_quorum:
+            raise ValueError(
+                f"{len(self._messages)} of {len(self._round.asked)} sites have answered, below the quorum of "
+                f"{self.quorum:g}. Open the round again, or wait."
+            )
+        plan, state = self.plan, self.state
+        operator, noise, step = plan.operator, plan.noise, state.rounds
+        relaxation = plan.relaxation_at(step)
+        answered = np.array(sorted(self._messages), dtype=np.int64)
+        total = self._total(answered)
+        if noise.place == "sum" and noise.std > 0:
+            total += self._source.normals("sum", [0], step, operator.message_size, noise.std)[0]
+        state.shared = operator.combine(state.shared, total, answered, relaxation)
+        state.public = state.shared
+        if noise.place == "release" and noise.std > 0:
+            state.public = state.shared + self._source.normals("release", [0], step, len(state.shared), noise.std)[0]
+        if operator.block_size:
+            for site in answered:
+                state.blocks[site] += self._messages[site]
+        state.known[answered] = step + 1
+        state.rounds, state.chosen, state.asked[:] = step + 1, None, False
+        self._add_to_tail()
+        record = self._closed(answered)
+        state.last_record = asdict(record)
+        self.store.save(state)
+        self.store.log(state.last_record)
+        self.store.tell(self)
+        self._messages, self._waiting = {}, set()
+        return record
+
+    def abandon_round(self) -> bool:
+        """Leave a round that sites have already answered in a life that this server has no memory of.
+
+        Where a server was restored from an old copy, sites decline its rounds as stale. It then goes on after the last
+        round that one of them knows of; the rounds between are counted as spent. False where there is nothing to leave.
+        """
+        if self._ahead < self._round.round:
+            return False
+        state = self.state
+        state.rounds, state.chosen, state.asked[:] = min(self._ahead, self.plan.steps), None, False
+        self.store.save(state)
+        self._messages, self._waiting = {}, set()
+        return True
+
+    # --- parts of it
+
+    def _choose(self, available: Collection[int]) -> NDArray[np.int64]:
+        """Who is asked. Where sampling amplifies nothing, sites that are not there are replaced by others."""
+        plan, step = self.plan, self.state.rounds
+        drawn = plan.schedule.draw(step, self._source, -1)
+        everyone = np.arange(plan.operator.blocks)
+        chosen = everyone if drawn is None else drawn
+        there = np.isin(everyone, list(available))
+        if isinstance(plan.schedule, FixedSample) and plan.operator.block_size and not there[chosen].all():
+            # The order in which the schedule itself draws, over those who are there.
+            order = np.argsort(self._source.uniforms("schedule", 0, step, plan.schedule.blocks), kind="stable")
+            chosen = np.sort(order[there[order]][: plan.schedule.size])
+        return np.asarray(chosen[self._free()[chosen]], dtype=np.int64)
+
+    def _free(self) -> NDArray[np.bool_]:
+        """Sites that have not used up their participations."""
+        cap = self.plan.schedule.cap
+        if cap is None:
+            return np.ones(self.plan.operator.blocks, dtype=np.bool_)
+        return np.asarray(self.state.participations < cap)
+
+    def _point(self) -> Array:
+        return self.plan.operator.release(self.state.public)
+
+    def _request(self, site: int, with_block: bool = False) -> bytes:
+        state = self.state
+        block = state.blocks[site] if with_block and self.plan.operator.block_size else None
+        request = Request(self._run, state.rounds + 1, site, int(state.known[site]), self._point(), block)
+        data = encode(request, self._own_key)
+        self._round.bytes_down += len(data)
+        return data
+
+    def _heard(self, site: int, said: Reply) -> None:
+        """What a site says of itself: how often it took part by its own ledger, and in which round last."""
+        if said.status != "declined" or said.reason in _WITH_A_LEDGER:
+            self.state.participations[site] = max(self.state.participations[site], said.participations)
+            self.state.unheard[site] = 0
+        if said.reason == "stale":
+            self._ahead = max(self._ahead, said.last_round)
+
+    def _fault(self, site: int, message: Array) -> str:
+        """Why a message cannot be one of the method's; empty if it can. Never says what is in it."""
+        operator, plan = self.plan.operator, self.plan
+        if len(message) != operator.message_size:
+            return f"{len(message)} numbers for {operator.message_size}"
+        if not np.isfinite(message).all():
+            return "numbers that are not finite"
+        block = self.state.blocks[site] if operator.block_size else np.zeros(0)
+        longest = longest_message(plan, block, self._point())
+        offset = message + block - self._point() if operator.family == "anchored" else message
+        with np.errstate(over="ignore"):
+            return "" if float(np.linalg.norm(offset)) <= longest else "longer than the method allows"
+
+    def _refuse(self, site: int, reason: str) -> Verdict:
+        self._waiting.discard(site)
+        self._round.refused[str(site)] = reason
+        return Verdict("refused", reason)
+
+    def _total(self, answered: NDArray[np.int64]) -> Array:
+        """The sum of the messages with their multiplicities: all that combining and releasing need."""
+        operator = self.plan.operator
+        total = np.zeros(operator.message_size)
+        for site in answered:  # in the order of sites, so that the same answers give the same bits
+            weight = 1.0 if operator.multiplicity is None else float(operator.multiplicity[site])
+            total += weight * self._messages[int(site)]
+        return total
+
+    def _add_to_tail(self) -> None:
+        state, plan = self.state, self.plan
+        if plan.tail_average is None:
+            return
+        state.tail_start = plan.steps - max(1, round(plan.tail_average * plan.steps))
+        if state.rounds > state.tail_start:
+            model = plan.operator.model(self._point())
+            state.tail_sum = model.copy() if state.tail_sum.size == 0 else state.tail_sum + model
+
+    def _closed(self, answered: NDArray[np.int64]) -> RoundRecord:
+        record = self._round
+        record.answered = answered.tolist()
+        for site in self._waiting:
+            record.declined[str(site)] = "no answer"
+        record.seconds = round(time.monotonic() - self._began, 3)
+        if self.validation is not None:
+            record.objective = self.validation.objective(self.model)
+        for guarantee in self.guarantees():
+            epsilon = guarantee.epsilon
+            record.epsilon[guarantee.unit] = epsilon if math.isfinite(epsilon) else "inf"
+        return record
+
+    def _count(self, site: int | None) -> int:
+        """What the noise is accounted for: participations of a site, or releases of the server."""
+        if trust(self.plan) != "nobody":
+            return self.state.rounds
+        return int(self.state.accounted.max() if site is None else self.state.accounted[site])
+
+
+def longest_message(plan: Plan, block: Array, point: Array) -> float:
+    """The longest message that a site can honestly send (anchored: the farthest block from the point)."""
+    operator, relaxation = plan.operator, plan.largest_relaxation
+    facts = plan.facts
+    slack = 1 + 1e-9
+    if operator.family == "anchored":
+        return float(operator.radius) * slack  # type: ignore[attr-defined]
+    if operator.family == "consensus" and getattr(operator, "clip_residual", None) is None:
+        # |x - z| <= |z - u| + gamma L, and a normal vector is longer than sqrt(p) + 12 times its deviation with
+        # probability below 1e-31.
+        gamma = float(operator.gamma)  # type: ignore[attr-defined]
+        bound = math.inf if facts is None else gamma * facts.gradient_bound
+        noise = plan.noise.std * (math.sqrt(operator.message_size) + 12)
+        return relaxation * (2 * (float(np.linalg.norm(point - block)) + bound) + noise) * slack
+    if operator.family == "consensus":
+        noise = plan.noise.std * (math.sqrt(operator.message_size) + 12)
+        return relaxation * (2 * float(operator.clip_residual) + noise) * slack  # type: ignore[attr-defined]
+    sensitivity = plan.certificate.sensitivity.get(("user", "zero-out"))
+    if sensitivity is None:
+        return math.inf
+    counted = 1.0 if operator.multiplicity is None else operator.multiplicity
+    return float(np.max(np.asarray(sensitivity) / counted)) * slack

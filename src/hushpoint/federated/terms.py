@@ -1,0 +1,96 @@
+"""What the parties of a federation agree on: the plan, its name, and what it costs each of them."""
+
+from __future__ import annotations
+
+import hashlib
+import math
+from dataclasses import replace
+
+from hushpoint.noise import source_for
+from hushpoint.plan import Plan
+from hushpoint.privacy.accounting import account
+from hushpoint.privacy.guarantee import Guarantee, Unit, View
+from hushpoint.problem import Facts
+
+_FAMILIES = ("consensus", "summed", "anchored", "gradient")
+
+
+def require_federated(plan: Plan) -> Facts:
+    """The facts of a plan that a server and its sites can run."""
+    if plan.facts is None or plan.method is None:
+        raise ValueError("plan was not made by a function of hushpoint.methods, so sites cannot agree on it.")
+    if plan.operator.family not in _FAMILIES or plan.schedule.sampling not in ("all", "poisson", "fixed"):
+        raise ValueError(
+            f"plan is of {plan.method}, which is not made of rounds between a server and its sites. "
+            "Use federated_admm, anchored_admm, dp_sgd or dp_fedavg."
+        )
+    if plan.errors is not None:
+        raise ValueError("plan has errors=, which sites do not know of. Drop it.")
+    return plan.facts
+
+
+def plan_digest(plan: Plan) -> str:
+    """The name of what was agreed on: sites answer no other plan."""
+    return hashlib.sha256(plan.to_json().encode()).hexdigest()[:32]
+
+
+def trust(plan: Plan) -> str:
+    """Whom the sites have to trust."""
+    return "nobody" if plan.noise.place == "block" else "the server"
+
+
+def sample_is_secret(plan: Plan) -> bool:
+    """Whether the guarantee counts on nobody knowing who was asked: then participants and bytes are no public facts."""
+    return plan.noise.place == "sum" and plan.schedule.sampling in ("poisson", "fixed")
+
+
+def participation_mu(plan: Plan, unit: Unit | str, site: int) -> float | None:
+    """What one message costs a site's unit (replace-one) where the noise is its own; None where nothing bounds it."""
+    if plan.noise.place != "block" or plan.noise.std == 0:
+        return None
+    try:
+        return plan.certificate.shift(unit, "replace-one", site) / plan.noise.std
+    except ValueError:
+        return None
+
+
+def default_delta(plan: Plan) -> float:
+    """The budget's delta; else one well below one over the number of people."""
+    if plan.budget is not None:
+        return plan.budget.delta
+    rows = 1 if plan.facts is None else plan.facts.rows
+    return min(1e-5, rows**-1.1) if rows > 1 else 1e-5
+
+
+def spent(
+    plan: Plan, count: int, *, delta: float | None = None, unit: Unit | None = None, site: int | None = None,
+    seed: int | None = None,
+) -> Guarantee:  # fmt: skip
+    """What has been spent after so many participations of a site (local noise) or releases of the server.
+
+    Where the plan has no certificate for the unit, or no noise, epsilon is infinite and says why.
+    """
+    view: View = "messages" if plan.noise.place == "block" else "iterates"
+    level = default_delta(plan) if delta is None else delta
+    adjacency = plan.default_adjacency
+    unit = plan.default_unit if unit is None else unit
+    try:
+        said = account(plan, level, view=view, unit=unit, item=site, steps=max(count, 1), source=source_for(seed))
+    except ValueError as error:
+        missing = (str(error).rstrip("."),)
+        return Guarantee(math.inf, level, None, unit, adjacency, view, "proved", "1", missing)
+    if count == 0:
+        return replace(said, epsilon=0.0, mu=0.0, assumptions=("nothing was sent",))
+    if plan.noise.place == "block":
+        times = f"{count} participations, counted and capped by the site itself"
+        kept = tuple(ground for ground in said.assumptions if "noisy steps" not in ground)
+        return replace(said, assumptions=(*kept, times))
+    assumed = ["who takes part does not depend on anyone's data"]
+    if sample_is_secret(plan):
+        assumed.append("who was asked in which round stays secret, the server's log included")
+    return replace(said, assumptions=(*said.assumptions, *assumed))
+
+
+def units(plan: Plan) -> tuple[Unit, ...]:
+    """Who is protected: a site as a whole, and one record of it where it has several."""
+    return ("user", "record") if plan.facts is not None and plan.facts.unit == "user" else ("record",)

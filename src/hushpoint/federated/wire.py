@@ -1,0 +1,185 @@
+"""What travels between a server and its sites: signed bytes, a vector or two of doubles and a short header."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import struct
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+if TYPE_CHECKING:
+    from cryptography.hazmat.primitives.asymmetric.ec import EllipticCurvePrivateKey, EllipticCurvePublicKey
+
+Array = NDArray[np.float64]
+
+_MAGIC = b"hushpoint federated 1\n"
+_LENGTHS = struct.Struct("<II")  # of the header and of the vectors, in bytes
+OVERHEAD = 512  # bytes beyond the numbers that no record exceeds
+
+
+class Refused(ValueError):
+    """Bytes that are no record of this run, or not by whom they should be. The text never quotes them."""
+
+
+@dataclass(frozen=True, eq=False)
+class Request:
+    """The server asks a site to move from the public point of a round.
+
+    ``known`` is the round of the last message of this site that the server has (0: none): what the server does not have
+    never happened, except in the site's ledger. ``block`` is the server's copy of the site's block, where it asked.
+    """
+
+    run: str
+    round: int
+    site: int
+    known: int
+    point: Array
+    block: Array | None = None
+
+
+@dataclass(frozen=True, eq=False)
+class Reply:
+    """What a site answers: it ``moved``, needs an ``anchor`` (the server's copy of its block), or ``declined``.
+
+    ``participations`` and ``last_round`` are read off the site's own ledger. ``reason`` is a word of ``REASONS``.
+    """
+
+    run: str
+    round: int
+    site: int
+    point: str
+    status: str
+    reason: str = ""
+    participations: int = 0
+    last_round: int = 0
+    message: Array | None = None
+
+
+STATUSES = ("moved", "anchor", "declined")
+REASONS = (
+    "",
+    "refused",  # the request was not from the server, or not for this site
+    "plan",  # it was for another plan than the site agreed to
+    "stale",  # its round is over for this site
+    "cap",  # the participations that the plan allows are used up
+    "limit",  # the site's own budget is used up
+    "ledger",  # the ledger is lost: nobody knows what was spent
+    "away",  # outside the hours of the site
+    "busy",  # another process of the site is at work
+    "failed",  # the site could not compute its move
+)
+
+Record = TypeVar("Record", Request, Reply)
+_VECTORS: dict[type, tuple[str, ...]] = {Request: ("point", "block"), Reply: ("message",)}
+
+
+def point_digest(point: Array) -> str:
+    """The name of a public point."""
+    return hashlib.sha256(_bytes(point)).hexdigest()[:32]
+
+
+def encode(record: Request | Reply, key: EllipticCurvePrivateKey | None = None) -> bytes:
+    """A record as bytes, signed where there is a key."""
+    names = _VECTORS[type(record)]
+    header = {name: value for name, value in _shallow(record).items() if name not in names}
+    vectors = {name: getattr(record, name) for name in names if getattr(record, name) is not None}
+    header["kind"] = type(record).__name__
+    header["vectors"] = {name: len(vector) for name, vector in vectors.items()}
+    text = json.dumps(header, separators=(",", ":"), sort_keys=True).encode()
+    body = b"".join(_bytes(vector) for vector in vectors.values())
+    content = _MAGIC + _LENGTHS.pack(len(text), len(body)) + text + body
+    return content + (b"" if key is None else _signature(key, content))
+
+
+def decode(data: bytes, kind: type[Record], key: EllipticCurvePublicKey | None = None) -> Record:
+    """The record in the bytes; ``Refused`` where they are something else or not signed by the key's owner.
+
+    Without a key nothing is verified: for the inside of one process.
+    """
+    try:
+        content, signature, header, body = _split(data)
+        if key is not None:
+            _verify(key, signature, content)
+        fields = json.loads(header)
+        lengths = fields.pop("vectors")
+        names = [name for name in _VECTORS[kind] if name in lengths]
+        if fields.pop("kind") != kind.__name__ or len(names) != len(lengths):
+            raise Refused("the record is of another kind")
+        numbers = np.frombuffer(body, dtype="<f8").astype(np.float64)
+        ends = np.cumsum([_count(lengths[name]) for name in names]).tolist()
+        if (ends[-1] if ends else 0) != len(numbers):
+            raise Refused("the record has not the numbers that it announces")
+        parts = np.split(numbers, ends[:-1]) if ends else []
+        vectors: dict[str, Any] = dict(zip(names, parts, strict=True))
+        record = kind(**fields, **vectors)
+        _check_fields(record)
+    except Refused:
+        raise
+    except Exception:
+        raise Refused("the bytes are no record") from None
+    return record
+
+
+def _split(data: bytes) -> tuple[bytes, bytes, bytes, bytes]:
+    start = len(_MAGIC) + _LENGTHS.size
+    if not isinstance(data, bytes) or len(data) < start or not data.startswith(_MAGIC):
+        raise Refused("the bytes are no record")
+    header, body = _LENGTHS.unpack(data[len(_MAGIC) : start])
+    end = start + header + body
+    if header > OVERHEAD or len(data) < end or len(data) - end > OVERHEAD:
+        raise Refused("the bytes are no record")
+    return data[:end], data[end:], data[start : start + header], data[start + header : end]
+
+
+def _check_fields(record: Request | Reply) -> None:
+    """Types as announced: what came from outside is not yet what the annotations say."""
+    whole = (
+        ("round", "site", "known") if isinstance(record, Request) else ("round", "site", "participations", "last_round")
+    )
+    for name in whole:
+        _count(getattr(record, name))
+    if not isinstance(record.run, str):
+        raise Refused("the record names no run")
+    if isinstance(record, Request):
+        if not isinstance(record.point, np.ndarray):
+            raise Refused("the request has no point")
+    elif record.status not in STATUSES or record.reason not in REASONS or not isinstance(record.point, str):
+        raise Refused("the reply says something unheard of")
+    elif (record.message is None) == (record.status == "moved"):
+        raise Refused("the reply has a message without a move, or a move without a message")
+
+
+def _count(value: Any) -> int:
+    if type(value) is not int or not 0 <= value < 2**32:
+        raise Refused("the record has a number out of range")
+    return value
+
+
+def _shallow(record: Request | Reply) -> dict[str, Any]:
+    return {name: getattr(record, name) for name in record.__dataclass_fields__}
+
+
+def _bytes(vector: Array) -> bytes:
+    return np.ascontiguousarray(vector, dtype="<f8").tobytes()
+
+
+def _signature(key: EllipticCurvePrivateKey, content: bytes) -> bytes:
+    from cryptography.hazmat.primitives import hashes
+    from cryptography.hazmat.primitives.asymmetric.ec import ECDSA
+
+    return bytes(key.sign(content, ECDSA(hashes.SHA256())))
+
+
+def _verify(key: EllipticCurvePublicKey, signature: bytes, content: bytes) -> None:
+    from cryptography.exceptions import InvalidSignature
+    from cryptography.hazmat.primitives import hashes
+    from cryptography.hazmat.primitives.asymmetric.ec import ECDSA
+
+    try:
+        key.verify(signature, content, ECDSA(hashes.SHA256()))
+    except InvalidSignature:
+        raise Refused("the signature is missing, or of another key") from None
