@@ -296,7 +296,7 @@ def test_pages_are_written_whole_and_never_over_others(tmp_path, monkeypatch):
 def test_what_is_no_run_is_refused(tmp_path, content):
     # catches: a KeyError; a page about nothing
     (tmp_path / "x.json").write_text(content)
-    with pytest.raises(ValueError, match="no study and no model"):
+    with pytest.raises(ValueError, match="no study, no federated run and no model"):
         report.write(tmp_path / "x.json")
     assert os.listdir(tmp_path) == ["x.json"]
 

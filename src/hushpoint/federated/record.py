@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from hushpoint._version import __version__
 from hushpoint.federated.disk import Damaged, append_line, held, load_arrays, read_lines, save_arrays
-from hushpoint.federated.terms import spent, trust, units
+from hushpoint.federated.terms import sample_is_secret, spent, trust, units
 from hushpoint.plan import Plan
 from hushpoint.tables.writing import written_whole
 
@@ -182,6 +182,7 @@ def run_record(server: Server) -> dict[str, Any]:
         "run": state.run,
         "status": server.status,
         "trusted": trust(plan),
+        "secret_sample": sample_is_secret(plan),
         "rounds": state.rounds,
         "planned_rounds": plan.steps,
         "participations": state.accounted.tolist(),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from decimal import ROUND_CEILING, Context, Decimal
 from typing import Any, Literal
@@ -81,6 +82,16 @@ class Guarantee:
                 record[name] = "inf"
         record["statement"] = str(self)
         return record
+
+    @staticmethod
+    def from_dict(record: Mapping[str, Any]) -> Guarantee:
+        """The guarantee that ``to_dict`` wrote."""
+        known = {key: value for key, value in record.items() if key != "statement"}
+        for name in ("epsilon", "mu"):
+            known[name] = math.inf if known[name] == "inf" else known[name]
+        known["assumptions"] = tuple(known["assumptions"])
+        known["observers"] = None if known["observers"] is None else tuple(known["observers"])
+        return Guarantee(**known)
 
 
 @dataclass(frozen=True)

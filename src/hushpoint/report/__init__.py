@@ -10,6 +10,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from hushpoint.report.federated import federated_page
 from hushpoint.report.model import model_page
 from hushpoint.report.study import study_page
 from hushpoint.tables.writing import require_free, written_whole
@@ -17,11 +18,11 @@ from hushpoint.tables.writing import require_free, written_whole
 __all__ = ["write"]
 
 # What a page can be about. A further kind of run is one more line here, and in ``_kind`` how it is known.
-_PAGES: dict[str, Callable[[Path], str]] = {"study": study_page, "model": model_page}
+_PAGES: dict[str, Callable[[Path], str]] = {"study": study_page, "model": model_page, "federated": federated_page}
 
 
 def write(run: str | Path, output: str | Path | None = None, force: bool = False) -> Path:
-    """Write the page of a study's directory or of a model that ``hushpoint fit`` wrote, and return its place.
+    """Write the page of a study, of a federated run or of a model that ``hushpoint fit`` wrote; return its place.
 
     Parameters
     ----------
@@ -49,8 +50,8 @@ def _kind(run: Path) -> str:
     kind = "model" if record.get("format") == FORMAT else record.get("kind")
     if kind not in _PAGES:
         raise ValueError(
-            f"{str(run)!r} is no study and no model. Pass the directory of a study (hushpoint reproduce) or the JSON "
-            "file of a model (hushpoint fit)."
+            f"{str(run)!r} is no study, no federated run and no model. Pass the directory of a study (hushpoint "
+            "reproduce) or of a run (hushpoint federated run), or the JSON file of a model (hushpoint fit)."
         )
     return str(kind)
 

@@ -23,18 +23,28 @@ _FIGURES = {
     ),
     "rounds": (
         "Convergence",
-        "Test objective against rounds, and against how many numbers were sent over the network, at fixed budgets.",
+        "Test objective against rounds, and against how many numbers were sent over the network, at fixed budgets: "
+        "each round's own model, where the frontier may show the mean of the last half of the rounds.",
     ),
     "guarantees": (
         "What the accountants say",
         "The epsilon of the same runs by each way of accounting. A published line below the exact loss claims more "
         "privacy than there is.",
     ),
-    "noise": ("The price of steps", "The noise that a budget asks for, against the number of noisy steps."),
+    "noise": (
+        "The price of steps",
+        "The noise that a budget asks for, against the number of noisy steps, with step size or gamma = 1. Each method "
+        "adds it in another place, so compare slopes rather than heights.",
+    ),
     "accuracy": ("Accuracy", "Test accuracy (higher is better) against the budget epsilon and against rounds."),
     "as_published": (
         "The published recipe",
-        "Left: what the recipe reports and what its last model gives. Right: the epsilon it states and what it spends.",
+        "Left: what the recipe behind the paper's figure reports and what its last model gives. Right: the epsilon it "
+        "states, what is proved of it, and what it spends at least where that is known.",
+    ),
+    "as_published_baseline": (
+        "The published baseline",
+        "The same for the DP-SGD that the paper compares with.",
     ),
 }
 
@@ -53,8 +63,8 @@ def study_page(directory: Path) -> str:
         lead,
         [
             ("What it shows", [*_cautions(run), *_claims(run)]),
-            ("What the guarantees mean", _guarantees(run, rows.get("frontier", []))),
             ("Figures", _figures(directory, run, rows)),
+            ("What the guarantees mean", _guarantees(run, rows.get("frontier", []) or rows.get("accuracy", []))),
             ("What was run", [_settings(run)]),
             ("All numbers", list(_all_rows(run, rows))),
             ("Run it again", _again(run)),
@@ -95,10 +105,13 @@ def _cautions(run: Mapping[str, Any]) -> Iterator[Html]:
 
 
 def _claims(run: Mapping[str, Any]) -> list[Html]:
-    claims = run.get("claims") or []
-    if not claims:
+    summary, claims = run.get("summary") or [], run.get("claims") or []
+    if not summary and not claims:
         return [element("p", "The study made no claims.")]
-    return [element("ul", *(element("li", claim) for claim in claims))]
+    short, all_of_them = (element("ul", *(element("li", claim) for claim in part)) for part in (summary, claims))
+    if not summary:
+        return [all_of_them]
+    return [short, folded(f"In detail ({len(claims)} sentences)", all_of_them)] if claims else [short]
 
 
 def _guarantees(run: Mapping[str, Any], frontier: Sequence[Mapping[str, str]]) -> list[Html]:
@@ -165,15 +178,21 @@ def _summary(frontier: Sequence[Mapping[str, str]]) -> Html:
         name = row.get("label") or row.get("method", "")
         if row.get("basis") == "published":
             name += " (published, not proved)"
-        cell = f"{float(row['objective_mean']):.3g}" if _finite(row.get("objective_mean")) else ""
+        cell = _short(row["objective_mean"], 3) if _finite(row.get("objective_mean")) else ""
         if cell and _finite(row.get("objective_std")):
-            cell += f" ± {float(row['objective_std']):.1g}"
+            cell += f" ± {_short(row['objective_std'], 1)}"
         where = [float(row["epsilon"])] if _finite(row.get("epsilon")) else budgets  # no budget: the same everywhere
         for epsilon in where:
             lines.setdefault(name, {})[epsilon] = cell
-    header = ["method", *(f"epsilon {number(epsilon)}" for epsilon in budgets)]
+    header = ["method", *(f"eps {number(epsilon)}" for epsilon in budgets)]
     cells = ([name, *(known.get(epsilon, "") for epsilon in budgets)] for name, known in lines.items())
-    return table("Test objective, mean ± standard deviation (lower is better)", header, cells)
+    return table("Test objective, mean ± standard deviation (lower is better), by epsilon", header, cells)
+
+
+def _short(text: str, digits: int) -> str:
+    """A number with a few digits, a large one without a power of ten."""
+    value = float(text)
+    return f"{float(f'{value:.{digits}g}'):,.0f}" if abs(value) >= 100 else f"{value:.{digits}g}"
 
 
 def _settings(run: Mapping[str, Any]) -> Html:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -173,7 +172,7 @@ def load_model(path: str | Path) -> TableModel:
             np.array(record["coefficients"], dtype=np.float64),
             np.array(record["intercept"], dtype=np.float64),
             None if record["classes"] is None else tuple(record["classes"]),
-            _guarantee(record["guarantee"]),
+            Guarantee.from_dict(record["guarantee"]),
             record["encoding"],
             record["details"],
         )
@@ -182,12 +181,3 @@ def load_model(path: str | Path) -> TableModel:
     if model.feature_names != record.get("features"):
         raise ValueError(f"model {str(path)!r} names other features than its schema gives. The file was changed.")
     return model
-
-
-def _guarantee(record: Mapping[str, Any]) -> Guarantee:
-    known = {key: value for key, value in record.items() if key != "statement"}
-    for name in ("epsilon", "mu"):
-        known[name] = math.inf if known[name] == "inf" else known[name]
-    known["assumptions"] = tuple(known["assumptions"])
-    known["observers"] = None if known["observers"] is None else tuple(known["observers"])
-    return Guarantee(**known)
