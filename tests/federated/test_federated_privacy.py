@@ -12,6 +12,7 @@ from federations import FEATURES, anchored, local, problem
 import hushpoint as hp
 from hushpoint.federated import Client, MemoryStore, Reply, Request, decode, encode, plan_digest, spent
 from hushpoint.federated.ledger import total_mu
+from hushpoint.federated.wire import digest
 
 
 def worlds(data, site, changed):
@@ -24,8 +25,8 @@ def worlds(data, site, changed):
     return replace(rows, targets=first), replace(rows, targets=other)
 
 
-def ask(plan, site, round, known, point, block=None):
-    return encode(Request(plan_digest(plan), round, site, known, point, block))
+def ask(plan, site, round, known, point, held, block=None):
+    return encode(Request(plan_digest(plan), round, site, "", known, digest(held), point, block))
 
 
 @pytest.mark.parametrize("unit", ["user", "record"])
@@ -51,10 +52,10 @@ def test_the_ledger_of_a_site_never_says_less_than_a_curious_server_learns(unit)
         for round in range(1, 13):
             point, block = scale * rng.normal(size=FEATURES), scale * rng.normal(size=FEATURES)
             known = round - 1
-            request = ask(quiet, site, round, known, point, block)
+            request = ask(quiet, site, round, known, point, block, block)
             messages = [decode(client.answer(request), Reply).message for client in exact]
             lost += float(((messages[0] - messages[1]) ** 2).sum())
-            reply = decode(counted.answer(ask(noisy, site, round, known, point, block)), Reply)
+            reply = decode(counted.answer(ask(noisy, site, round, known, point, block, block)), Reply)
             assert reply.participations == round
         exact_loss = math.sqrt(lost) / (0.5 * noisy.noise.std)
         claimed = total_mu(counted.store.ledger().entries, unit)
@@ -85,9 +86,9 @@ def test_two_worlds_of_a_site_stay_as_close_as_certified_through_losses_and_rest
             for client, block in zip(clients, held, strict=True):
                 if forgets:
                     client.store._last = None
-                reply = decode(client.answer(ask(plan, site, round, known, point)), Reply)
+                reply = decode(client.answer(ask(plan, site, round, known, point, block)), Reply)
                 if reply.status == "anchor":
-                    reply = decode(client.answer(ask(plan, site, round, known, point, block)), Reply)
+                    reply = decode(client.answer(ask(plan, site, round, known, point, block, block)), Reply)
                 replies.append(reply.message)
             if arrives:
                 held = [block + message for block, message in zip(held, replies, strict=True)]

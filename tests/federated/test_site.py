@@ -25,9 +25,11 @@ from hushpoint.federated import (
 )
 
 
-def asked(plan, round, site=0, known=0, point=None, **more):
-    size = plan.operator.message_size
-    return encode(Request(plan_digest(plan), round, site, known, np.zeros(size) if point is None else point, **more))
+def asked(plan, round, site=0, known=0, point=None, token="", copy="", **more):
+    start = np.zeros(plan.operator.message_size)
+    return encode(
+        Request(plan_digest(plan), round, site, token, known, copy, start if point is None else point, **more)
+    )
 
 
 def said(client, request):

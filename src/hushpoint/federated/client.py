@@ -16,7 +16,7 @@ from hushpoint._checks import require_count
 from hushpoint.federated.disk import Busy, Damaged
 from hushpoint.federated.ledger import Ledger, Participation, SiteState, SiteStore, total_mu
 from hushpoint.federated.terms import participation_mu, plan_digest, require_federated
-from hushpoint.federated.wire import Refused, Reply, Request, decode, encode, point_digest
+from hushpoint.federated.wire import Refused, Reply, Request, decode, digest, encode
 from hushpoint.noise import source_for
 from hushpoint.plan import Plan
 from hushpoint.privacy.gaussian import gdp_epsilon
@@ -159,22 +159,16 @@ class Client:
             return self._declined(asked, "plan"), False
         if not self._sane(asked.point, self.plan.operator.message_size):
             return self._declined(asked, "refused"), False
-        try:
-            ledger = self.store.ledger()
-        except Damaged:
-            if self.plan.noise.place == "block":
-                return self._declined(asked, "ledger"), False
-            ledger = self._reopened()  # where the server adds the noise, what is spent is counted there
-        state = self.store.state(self._run)
-        if state is not None and state.round > ledger.last_round(self._run):
-            if state.check != ledger.check and self.plan.noise.place == "block":
-                return self._declined(asked, "ledger"), False  # more than one line is missing
+        state, ledger = self.store.state(self._run), self._ledger(asked)
+        if ledger is None or (self._own_noise and state is not None and state.check not in ledger.checks):
+            return self._declined(asked, "ledger"), False  # a state that the ledger knows nothing of
+        if state is not None and state.check == ledger.checks[-1] and not ledger.lost:
             ledger = self._recorded(ledger, state)  # killed between the two: it may be sent now, and it counts now
-        last, point = ledger.last_round(self._run), point_digest(asked.point)
+        last = ledger.last_round(self._run)
         if asked.round <= last:
-            if state is not None and (state.round, state.point) == (asked.round, point):
+            if state is not None and (state.round, state.point) == (asked.round, asked.name):
                 return self._moved(asked, ledger, state), True
-            if asked.round < last or ledger.of(self._run)[-1].point != point:
+            if asked.round < last or ledger.of(self._run)[-1].point != asked.name:
                 return self._declined(asked, "stale", ledger), False
             # The ledger has the round and the state was lost: another message for the same round counts again.
         if self.window is not None and not self.window.has(self._clock()):
@@ -187,12 +181,31 @@ class Client:
             return self._said(asked, ledger, status="anchor"), False
         message = self._move(asked, base)
         moved = base + message if self.plan.operator.block_size else base
-        state = SiteState(self._run, asked.round, point, moved, base, asked.known, message, ledger.check)
+        state = SiteState(self._run, asked.round, asked.name, moved, base, message, ledger.checks[-1])
         self.store.save(state)
         return self._moved(asked, self._recorded(ledger, state), state), False
 
+    @property
+    def _own_noise(self) -> bool:
+        """Whether what is spent is the site's to count."""
+        return self.plan.noise.place == "block"
+
+    def _ledger(self, asked: Request) -> Ledger | None:
+        """The ledger; None where it is lost, or an old copy: the server has a message that it knows nothing of."""
+        try:
+            ledger = self.store.ledger()
+        except Damaged:
+            # Where the server adds the noise, releases are counted, and there. The lost ledger stays lost for others.
+            return None if self._own_noise else Ledger(lost=True)
+        began_here = ledger.before == 0 or bool(ledger.of(self._run))
+        if self._own_noise and began_here and asked.known > ledger.last_round(self._run):
+            return None
+        return ledger
+
     def _recorded(self, ledger: Ledger, state: SiteState) -> Ledger:
         """The ledger with the participation whose message is in the state."""
+        if ledger.lost:
+            return ledger
         return self.store.record(ledger, Participation(self._run, state.round, state.point, self._mu))
 
     def _sane(self, vector: Array, size: int) -> bool:
@@ -201,19 +214,21 @@ class Client:
         Far from 0 rounding would add up to more than the stated tolerance, or a prox fail: an untrusted server could
         send points at which that depends on the data.
         """
-        return len(vector) == size and bool(np.isfinite(vector).all()) and float(np.abs(vector).max()) <= self._reach
+        if len(vector) != size or not np.isfinite(vector).all():
+            return False
+        with np.errstate(over="ignore"):
+            return float(np.linalg.norm(vector)) <= self._reach
 
     def _base(self, asked: Request, state: SiteState | None) -> Array | None:
-        """The block that the server knows of: the last one, or the one before where its message was lost."""
+        """The block that the server has: the last one, or the one before where its message was lost."""
         size = self.plan.operator.block_size
         if size == 0 or asked.known == 0:
             return np.zeros(size)  # the public start
         if asked.block is not None:
             return asked.block if self._sane(asked.block, size) else None
-        if state is not None and asked.known == state.round:
-            return state.block
-        if state is not None and asked.known == state.base_round:
-            return state.base
+        for block in () if state is None else (state.block, state.base):
+            if digest(block) == asked.copy:
+                return block
         return None
 
     def _move(self, asked: Request, base: Array) -> Array:
@@ -224,36 +239,34 @@ class Client:
             # A source of its own for every move: a round that is computed again must not meet the same noise.
             source = source_for(self._seed)
             kick = source.normals("block", [self.site], step, plan.operator.message_size, plan.noise.std)
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # a warning may quote data
-            _, messages = plan.operator.local(
-                self._data, slice(0, 1), base[None, :], asked.point, plan.relaxation_at(step), kick
-            )
-        message: Array = messages[0]
-        if not np.isfinite(message).all():
-            raise ArithmeticError
-        return message
+        for data in (self._data, _Nothing(plan)):
+            try:
+                with warnings.catch_warnings(), np.errstate(all="ignore"):
+                    warnings.simplefilter("ignore")  # a warning may quote data
+                    _, messages = plan.operator.local(
+                        data, slice(0, 1), base[None, :], asked.point, plan.relaxation_at(step), _copied(kick)
+                    )
+            except RuntimeError:
+                continue  # to say that it failed would tell of the data, and cost nothing
+            if np.isfinite(messages).all():
+                return np.asarray(messages[0])
+        raise ArithmeticError
 
     def _spent(self, ledger: Ledger) -> str:
         """Which allowance one more participation would exceed, if any."""
         count = ledger.count(self._run)
-        cap = self.plan.schedule.cap
-        if self.plan.noise.place == "block" and count >= self.plan.schedule.most(self.plan.steps):
+        if self._own_noise and count >= self.plan.schedule.most(self.plan.steps):
             return "cap"
-        if cap is not None and count >= cap:
+        if self.plan.schedule.cap is not None and count >= self.plan.schedule.cap:
             return "cap"
-        if self.limit is not None:
-            unit = self.limit.unit or self.plan.default_unit
-            earlier, each = total_mu(ledger.entries, unit), self._mu[unit]
-            if earlier is None or each is None:
-                return "limit"
-            mu = math.sqrt(earlier**2 + (ledger.before + 1) * each**2) * (1 + 1e-12)
-            if not math.isfinite(mu) or gdp_epsilon(mu, self.limit.delta) > self.limit.epsilon:
-                return "limit"
-        return ""
-
-    def _reopened(self) -> Ledger:
-        return SiteStore.readmit(self.store.directory, 0).ledger()
+        if self.limit is None:
+            return ""
+        unit = self.limit.unit or self.plan.default_unit
+        earlier, each = total_mu(ledger.entries, unit), self._mu[unit]
+        if earlier is None or each is None or ledger.before:  # nobody knows what those before have cost
+            return "limit"
+        mu = math.sqrt(earlier**2 + each**2) * (1 + 1e-12)
+        return "" if math.isfinite(mu) and gdp_epsilon(mu, self.limit.delta) <= self.limit.epsilon else "limit"
 
     def _moved(self, asked: Request, ledger: Ledger, state: SiteState) -> Reply:
         return self._said(asked, ledger, status="moved", message=state.message)
@@ -269,16 +282,52 @@ class Client:
             self._run,
             asked.round,
             self.site,
-            point_digest(asked.point),
+            asked.name,
             participations=book.count(self._run),
             last_round=book.last_round(self._run),
             **what,
         )
 
 
+class _Nothing:
+    """Stands for the data where a prox cannot be solved: the prox of a loss that is 0.
+
+    The move is then sent and counted like any other. It is as far from the exact one as a message can be from another
+    site's, which the bound for a site allows; for one record it is covered by the assumption that no prox fails.
+    """
+
+    def __init__(self, plan: Plan) -> None:
+        operator = plan.operator
+        self._shrink = 1 + float(getattr(operator, "gamma", 0.0)) * float(getattr(operator, "ridge", 0.0))
+
+    def solve(self, chosen: Any, points: Array, guess: Array) -> Array:
+        """The minimiser of the ridge alone."""
+        return points / self._shrink
+
+
+def _copied(kick: Array | None) -> Array | None:
+    return None if kick is None else kick.copy()
+
+
 def _reach(plan: Plan) -> float:
-    """How large the numbers may be that a move is computed from."""
-    bound = plan.facts.gradient_bound if plan.facts is not None else math.inf
-    gamma = float(getattr(plan.operator, "gamma", 1.0))
-    slack = 0.1 * plan.operator.tolerance or 1e-6 * gamma * bound
-    return slack / (64 * np.finfo(np.float64).eps) if math.isfinite(bound) else math.inf
+    """How long vectors may be that a move is computed from: so that rounding stays below the tolerance of the prox.
+
+    A prox is certified by gamma times a gradient, whose terms are as large as ``(1 + gamma beta)`` times the point.
+    """
+    facts, operator = plan.facts, plan.operator
+    if plan.noise.place != "block" or facts is None or not hasattr(operator, "gamma"):
+        return math.inf  # the server is trusted, and its points are those of the method
+    gamma, curvature = float(operator.gamma), facts.smoothness
+    bound = getattr(operator, "clip_residual", None) or gamma * facts.gradient_bound
+    slack = operator.tolerance or 1e-6 * bound
+    if not math.isfinite(bound):
+        return math.inf  # there is no guarantee to keep
+    growth = 1.0 if operator.tolerance == 0 else 1 + gamma * curvature if math.isfinite(curvature) else 1e6
+    reach = slack / (32 * np.finfo(np.float64).eps * growth)
+    if reach * (facts.row_norm or 1.0) < 100:
+        raise ValueError(
+            f"the plan solves its proxes to {operator.tolerance:g}, which double precision has no room for with gamma "
+            f"= {gamma:g} and rows of length {facts.row_norm}. Pass a larger tolerance= (it enters the guarantee), a "
+            "smaller gamma, or rows scaled to a smaller row_norm."
+        )
+    return float(reach)

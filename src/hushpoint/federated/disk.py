@@ -62,8 +62,8 @@ def append_line(path: Path, record: Mapping[str, Any], check: str | None = None)
     return after
 
 
-def read_chain(path: Path) -> tuple[list[dict[str, Any]], str]:
-    """The lines of a chained file and the last check; ``Damaged`` where one is missing or changed.
+def read_chain(path: Path) -> tuple[list[dict[str, Any]], list[str]]:
+    """The lines of a chained file and their checks; ``Damaged`` where one is missing or changed.
 
     A last line without its end is one that was being written when the process was killed: it does not count.
     """
@@ -71,18 +71,20 @@ def read_chain(path: Path) -> tuple[list[dict[str, Any]], str]:
         data = path.read_bytes()
     except OSError:
         raise Damaged(f"{path.name} is missing") from None
-    lines, check = [], ""
+    lines: list[dict[str, Any]] = []
+    checks: list[str] = []
     for text in data[: _whole(data)].decode("utf-8", "replace").splitlines():
         try:
             record = json.loads(text)
             found = record.pop("check")
         except (ValueError, AttributeError, KeyError):
             raise Damaged(f"{path.name} is damaged") from None
-        check = _next_check(check, json.dumps(record, sort_keys=True))
+        check = _next_check(checks[-1] if checks else "", json.dumps(record, sort_keys=True))
         if found != check:
             raise Damaged(f"{path.name} is damaged")
         lines.append(record)
-    return lines, check
+        checks.append(check)
+    return lines, checks
 
 
 def read_lines(path: Path) -> list[dict[str, Any]]:

@@ -89,4 +89,4 @@ def _store(place: Path | None, site: int) -> SiteStore:
     if place is None:
         return MemoryStore()
     folder = place / "sites" / f"{site:04d}"
-    return SiteStore(folder) if (folder / "ledger.jsonl").exists() else SiteStore.create(folder)
+    return SiteStore(folder) if folder.exists() else SiteStore.create(folder)

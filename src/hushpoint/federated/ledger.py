@@ -30,7 +30,7 @@ class Participation:
 
 @dataclass(frozen=True, eq=False)
 class SiteState:
-    """The block before and after the last move, each with the round it was made in, and the message between them.
+    """The block before and after the last move, and the message between them; ``point`` is what it answers.
 
     ``check`` is where the ledger stood when the move was made: one line short of it.
     """
@@ -40,18 +40,21 @@ class SiteState:
     point: str
     block: Array
     base: Array
-    base_round: int
     message: Array
-    check: str = ""
+    check: str
 
 
 @dataclass(frozen=True)
 class Ledger:
-    """All participations of a site, in every run; ``before`` is a number a person vouched for when one was lost."""
+    """All participations of a site, in every run; ``before`` is a number a person vouched for when one was lost.
+
+    ``checks`` are the checks of its lines, the opening one first. A ``lost`` one stands for a file that is damaged.
+    """
 
     entries: tuple[Participation, ...] = ()
     before: int = 0
-    check: str = ""
+    checks: tuple[str, ...] = ("",)
+    lost: bool = False
 
     def of(self, run: str) -> tuple[Participation, ...]:
         """The participations in one run."""
@@ -83,8 +86,12 @@ class SiteStore:
         store = cls(directory)
         require_count("before", before, least=0)
         store.directory.mkdir(parents=True, exist_ok=True)
-        if store._ledger.exists():
-            raise ValueError(f"{str(store._ledger)!r} exists: the site has a ledger already. It is never made anew.")
+        used = [name for name in ("ledger.jsonl", "state.npz", "messages.jsonl") if (store.directory / name).exists()]
+        if used:
+            raise ValueError(
+                f"{str(store.directory)!r} has {' and '.join(used)}: the site has taken part already, and its ledger "
+                "is never made anew. Restore it from a copy, or vouch for a number: hushpoint federated readmit."
+            )
         append_line(store._ledger, {"opened": _now(), "before": before}, "")
         sync_folder(store.directory)
         return store
@@ -102,7 +109,12 @@ class SiteStore:
         store.directory.mkdir(parents=True, exist_ok=True)
         if store._ledger.exists():
             store._ledger.replace(store._ledger.with_name(f"ledger.lost.{_now().replace(':', '')}.jsonl"))
-        store._state.unlink(missing_ok=True)  # the server has a copy of the block, and the new ledger knows no rounds
+        for name in (
+            "state.npz",
+            "messages.jsonl",
+        ):  # the server has a copy of the block; the new ledger knows no rounds
+            if (store.directory / name).exists():
+                (store.directory / name).replace(store.directory / f"{name}.lost.{_now().replace(':', '')}")
         return cls.create(directory, participations)
 
     @property
@@ -121,15 +133,15 @@ class SiteStore:
 
     def ledger(self) -> Ledger:
         """The ledger; ``Damaged`` where it is lost."""
-        lines, check = read_chain(self._ledger)
+        lines, checks = read_chain(self._ledger)
         if not lines or "before" not in lines[0]:
             raise Damaged("ledger.jsonl has no beginning")
-        return Ledger(tuple(_entry(line) for line in lines[1:]), int(lines[0]["before"]), check)
+        return Ledger(tuple(_entry(line) for line in lines[1:]), int(lines[0]["before"]), tuple(checks))
 
     def record(self, ledger: Ledger, entry: Participation) -> Ledger:
         """One more participation, on the disk when this returns."""
-        check = append_line(self._ledger, {**asdict(entry), "at": _now()}, ledger.check)
-        return Ledger((*ledger.entries, entry), ledger.before, check)
+        check = append_line(self._ledger, {**asdict(entry), "at": _now()}, ledger.checks[-1])
+        return Ledger((*ledger.entries, entry), ledger.before, (*ledger.checks, check))
 
     def state(self, run: str) -> SiteState | None:
         """Where the block of a run stands; None where there is none, or it is damaged."""
@@ -137,8 +149,7 @@ class SiteStore:
             arrays: dict[str, Any] = load_arrays(self._state)
             for name in ("run", "point", "check"):
                 arrays[name] = str(arrays[name])
-            for name in ("round", "base_round"):
-                arrays[name] = int(arrays[name])
+            arrays["round"] = int(arrays["round"])
             state = SiteState(**arrays)
         except (Damaged, TypeError, ValueError, KeyError):
             return None
@@ -169,7 +180,8 @@ class MemoryStore(SiteStore):
         return self._kept
 
     def record(self, ledger: Ledger, entry: Participation) -> Ledger:
-        self._kept = replace(ledger, entries=(*ledger.entries, entry))
+        entries = (*ledger.entries, entry)
+        self._kept = replace(ledger, entries=entries, checks=(*ledger.checks, str(len(entries))))
         return self._kept
 
     def state(self, run: str) -> SiteState | None:

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from hushpoint._version import __version__
 from hushpoint.federated.disk import Damaged, append_line, held, load_arrays, read_lines, save_arrays
-from hushpoint.federated.terms import sample_is_secret, spent, trust, units
+from hushpoint.federated.terms import sample_is_secret, trust, units
 from hushpoint.plan import Plan
 from hushpoint.tables.writing import written_whole
 
@@ -31,7 +31,8 @@ class ServerState:
 
     Of each site, ``known`` is the round of its last message that was taken, ``participations`` how often it took part
     by its own ledger, ``unheard`` how often it was asked since then without an answer (a message may have left and been
-    lost). ``chosen`` is who takes part in the open round (None: no round is open), ``asked`` who was asked already.
+    lost), ``taken`` how many messages of it were taken. ``chosen`` is who takes part in the open round (None: no round
+    is open), ``asked`` who was asked already, ``token`` the name of this opening of it.
     """
 
     run: str
@@ -41,11 +42,14 @@ class ServerState:
     known: Indices
     participations: Indices
     unheard: Indices
+    taken: Indices
     asked: NDArray[np.bool_]
     rounds: int = 0
     chosen: Indices | None = None
-    tail_start: int = 0
+    token: str = ""
+    lost: bool = False
     tail_sum: Array = field(default_factory=lambda: np.zeros(0))
+    tail_count: int = 0
     last_record: dict[str, Any] = field(default_factory=dict)
 
     @staticmethod
@@ -53,14 +57,13 @@ class ServerState:
         """The public start."""
         shared, blocks = plan.operator.start()
         nobody = np.zeros(plan.operator.blocks, dtype=np.int64)
-        return ServerState(
-            run, shared, shared.copy(), blocks, nobody, nobody.copy(), nobody.copy(), nobody.astype(np.bool_)
-        )
+        counts: dict[str, Any] = {name: nobody.copy() for name in ("known", "participations", "unheard", "taken")}
+        return ServerState(run, shared, shared.copy(), blocks, asked=nobody.astype(np.bool_), **counts)
 
     @property
     def accounted(self) -> Indices:
-        """How often each site took part at most."""
-        return self.participations + self.unheard
+        """How often each site took part at most; never less than the messages that were taken of it."""
+        return np.asarray(np.maximum(self.participations, self.taken) + self.unheard)
 
 
 class ServerStore:
@@ -95,33 +98,37 @@ class ServerStore:
         """Let go of the folder."""
         self._lock.close()
 
-    def load(self, run: str) -> ServerState | None:
+    def load(self, run: str, steps: int) -> ServerState | None:
         """The state that was saved last; None where the run has not begun."""
         place = self.directory / "server.npz"
         if not place.exists():
             if (self.directory / "rounds.jsonl").exists():
                 raise ValueError(
-                    f"{str(place)!r} is missing though rounds were run. Restore it from a copy (an older one will do: "
-                    "the sites know which rounds are over)."
+                    f"{str(place)!r} is missing though rounds were run. Restore it from a copy; an older one will do, "
+                    "as long as rounds.jsonl stays as it is."
                 )
             return None
         try:
             arrays: dict[str, Any] = load_arrays(place)
         except Damaged:
             raise ValueError(
-                f"{str(place)!r} is damaged. Restore it from a copy (an older one will do: the sites know which rounds "
-                "are over)."
+                f"{str(place)!r} is damaged. Restore it from a copy; an older one will do, as long as rounds.jsonl "
+                "stays as it is."
             ) from None
         if str(arrays["run"]) != run:
             raise ValueError(f"{str(place)!r} is of another plan. Choose another folder.")
         chosen = arrays.pop("chosen")
         record = json.loads(str(arrays.pop("last_record")))
-        numbers: dict[str, Any] = {name: int(arrays.pop(name)) for name in ("rounds", "tail_start")}
+        numbers: dict[str, Any] = {name: int(arrays.pop(name)) for name in ("rounds", "tail_count")}
+        numbers |= {"lost": bool(arrays.pop("lost")), "token": str(arrays.pop("token"))}
         is_open = bool(arrays.pop("is_open"))
         state = ServerState(**{**arrays, "run": run}, **numbers, chosen=chosen if is_open else None, last_record=record)
         logged = read_lines(self.directory / "rounds.jsonl")
         if record and (not logged or logged[-1]["round"] < record["round"]):
             self.log(record)  # it was killed between the two
+        if logged and logged[-1]["round"] > state.rounds:  # an old copy: the rounds since then were released
+            state.rounds, state.chosen, state.asked[:] = logged[-1]["round"], None, False
+            state.lost = state.rounds >= steps
         return state
 
     def save(self, state: ServerState) -> None:
@@ -141,7 +148,7 @@ class ServerStore:
         record = run_record(server)
         with written_whole(self.directory / "run.json", force=True) as file:
             file.write(json.dumps(record, indent=1) + "\n")
-        if server.finished:
+        if server.status in ("finished", "spent"):
             with written_whole(self.directory / "model.json", force=True) as file:
                 file.write(json.dumps({"model": server.model.tolist(), **record}, indent=1) + "\n")
 
@@ -156,7 +163,7 @@ class _InMemory(ServerStore):
     def close(self) -> None:
         pass
 
-    def load(self, run: str) -> None:
+    def load(self, run: str, steps: int) -> None:
         return None
 
     def save(self, state: ServerState) -> None:
@@ -173,7 +180,7 @@ def run_record(server: Server) -> dict[str, Any]:
     """A run as ``run.json`` holds it."""
     plan, state = server.plan, server.state
     planned = plan.schedule.most(plan.steps) if trust(plan) == "nobody" else plan.steps
-    promised = [spent(plan, planned, delta=server.delta, unit=unit) for unit in units(plan)]
+    promised = [server.statement(planned, unit) for unit in units(plan)]
     return {
         "format": 1,
         "kind": "federated",
@@ -185,7 +192,7 @@ def run_record(server: Server) -> dict[str, Any]:
         "secret_sample": sample_is_secret(plan),
         "rounds": state.rounds,
         "planned_rounds": plan.steps,
-        "participations": state.accounted.tolist(),
+        "participations": None if sample_is_secret(plan) else state.accounted.tolist(),
         "spent": [guarantee.to_dict() for guarantee in server.guarantees()],
         "promised": [guarantee.to_dict() for guarantee in promised],
         "plan": plan.to_dict(),

@@ -8,9 +8,10 @@ it was in, from the same point, and sites answer with the same bytes.
 from __future__ import annotations
 
 import math
+import secrets
 import time
 from collections.abc import Collection, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from typing import TYPE_CHECKING, Literal
 
 import numpy as np
@@ -19,10 +20,10 @@ from numpy.typing import NDArray
 from hushpoint._checks import require_fraction
 from hushpoint.federated.record import ServerState, ServerStore
 from hushpoint.federated.terms import default_delta, plan_digest, require_federated, spent, trust, units
-from hushpoint.federated.wire import Refused, Reply, Request, decode, encode, point_digest
+from hushpoint.federated.wire import Refused, Reply, Request, decode, digest, encode
 from hushpoint.noise import source_for
 from hushpoint.plan import Plan
-from hushpoint.privacy.guarantee import Guarantee
+from hushpoint.privacy.guarantee import Guarantee, Unit
 from hushpoint.problem import Problem
 from hushpoint.schedules import FixedSample
 
@@ -30,8 +31,9 @@ if TYPE_CHECKING:
     from cryptography.hazmat.primitives.asymmetric.ec import EllipticCurvePrivateKey, EllipticCurvePublicKey
 
 Array = NDArray[np.float64]
-Status = Literal["running", "finished", "spent"]
+Status = Literal["running", "finished", "spent", "lost"]
 
+_LONGEST = 1e100  # a message that is longer is no message, whatever the method
 _WITH_A_LEDGER = ("stale", "cap", "limit", "away")  # reasons for which a site has looked into its ledger
 
 
@@ -108,21 +110,28 @@ class Server:
         self._own_key, self._site_keys, self._seed = own_key, site_keys, seed
         self._run, self._source = plan_digest(plan), source_for(seed)
         store.open(plan, self._run)
-        self.state = store.load(self._run) or ServerState.start(plan, self._run)
+        found = store.load(self._run, plan.steps)
+        self.state = found or ServerState.start(plan, self._run)
         self._round = RoundRecord(0, [], [])
         self._messages: dict[int, Array] = {}
         self._waiting: set[int] = set()
         self._anchored: set[int] = set()
         self._ahead = 0
         self._began = 0.0
+        if found is not None:
+            store.tell(self)  # it may have been killed before it did
 
     # --- where the run stands
 
     @property
     def status(self) -> Status:
-        """``finished`` after the plan's rounds, ``spent`` where no site may take part any more."""
+        """``finished`` after the plan's rounds, ``spent`` where no site may take part any more.
+
+        ``lost`` where the last rounds were run in a life that this server has no memory of: they are counted, and their
+        model is not here.
+        """
         if self.state.rounds >= self.plan.steps:
-            return "finished"
+            return "lost" if self.state.lost else "finished"
         return "spent" if not self._free().any() else "running"
 
     @property
@@ -139,14 +148,16 @@ class Server:
     def has_quorum(self) -> bool:
         """Whether the open round can be closed."""
         chosen = self.state.chosen
+        if self._ahead >= self._round.round:
+            return False  # it was closed in another life, and must be left
         return chosen is not None and len(self._messages) >= math.ceil(self.quorum * len(chosen) - 1e-9)
 
     @property
     def model(self) -> Array:
         """The model that the rounds so far have released."""
         state = self.state
-        if self.plan.tail_average is not None and state.rounds > state.tail_start:
-            return state.tail_sum / (state.rounds - state.tail_start)
+        if state.tail_count:
+            return state.tail_sum / state.tail_count
         operator = self.plan.operator
         return np.array(operator.model(operator.release(state.public)))
 
@@ -156,10 +167,14 @@ class Server:
         With local noise it is the statement of the site that took part most often, by the sites' own ledgers.
         """
         count = self._count(site)
-        return [
-            spent(self.plan, count, delta=self.delta, unit=unit, site=site, seed=self._seed)
-            for unit in units(self.plan)
-        ]
+        return [self.statement(count, unit, site) for unit in units(self.plan)]
+
+    def statement(self, count: int, unit: Unit, site: int | None = None) -> Guarantee:
+        """What so many participations or releases cost."""
+        said = spent(self.plan, count, delta=self.delta, unit=unit, site=site, seed=self._seed)
+        if trust(self.plan) == "nobody" and self._seed is None:
+            said = replace(said, source="noise drawn by each site itself")  # the server cannot know how
+        return said
 
     # --- a round
 
@@ -172,11 +187,7 @@ class Server:
             raise ValueError(f"the run is {self.status}. Make a new plan for more rounds.")
         state = self.state
         if state.chosen is None:
-            state.chosen = self._choose(available)
-        newly = [site for site in state.chosen.tolist() if site in available and not state.asked[site]]
-        state.asked[newly] = True
-        state.unheard[newly] += 1
-        self.store.save(state)
+            state.chosen, state.token = self._choose(available), secrets.token_hex(8)
         if self._round.round != state.rounds + 1:
             asked = [int(site) for site in state.chosen]
             self._round = RoundRecord(state.rounds + 1, asked, [], attempts=0)
@@ -184,18 +195,22 @@ class Server:
         self._round.attempts += 1
         self._anchored, self._ahead = set(), 0
         self._waiting = {site for site in self._round.asked if site in available} - self._messages.keys()
+        self._will_ask(sorted(self._waiting))
         return {site: self._request(site) for site in sorted(self._waiting)}
 
     def receive(self, site: int, reply: bytes) -> Verdict:
         """Take an answer, or say why not. A message that is refused has left all the same: its site has counted it."""
         self._round.bytes_up += len(reply)
+        if not 0 <= site < self.plan.operator.blocks:
+            return Verdict("refused", "no site of the plan")
         try:
             said = decode(reply, Reply, None if self._site_keys is None else self._site_keys[site])
-            if said.site != site or said.run != self._run:
+            if said.site != site or said.run != self._run or said.last_round > self.plan.steps:
                 raise Refused("the reply is of another site or run")
         except Refused:
             return self._refuse(site, "signature or form")
-        if (said.round, said.point) != (self._round.round, point_digest(self._point())) and said.reason != "refused":
+        name = digest(self._point(), self.state.token)
+        if (said.round, said.point) != (self._round.round, name) and said.reason != "refused":
             return Verdict("late")
         if site not in self._waiting:
             return Verdict("late")
@@ -204,6 +219,7 @@ class Server:
             if site in self._anchored:
                 return self._refuse(site, "asks for its block again and again")
             self._anchored.add(site)
+            self._will_ask([site])
             return Verdict("anchored", again=self._request(site, with_block=True))
         self._waiting.discard(site)
         if said.status == "declined":
@@ -232,14 +248,17 @@ class Server:
         total = self._total(answered)
         if noise.place == "sum" and noise.std > 0:
             total += self._source.normals("sum", [0], step, operator.message_size, noise.std)[0]
-        state.shared = operator.combine(state.shared, total, answered, relaxation)
-        state.public = state.shared
+        shared = operator.combine(state.shared, total, answered, relaxation)
+        if not np.isfinite(shared).all():
+            raise ValueError("the sum of the messages overflows: a site sends huge numbers. Clip the losses.")
+        state.shared = state.public = shared
         if noise.place == "release" and noise.std > 0:
             state.public = state.shared + self._source.normals("release", [0], step, len(state.shared), noise.std)[0]
         if operator.block_size:
             for site in answered:
                 state.blocks[site] += self._messages[site]
         state.known[answered] = step + 1
+        state.taken[answered] += 1
         state.rounds, state.chosen, state.asked[:] = step + 1, None, False
         self._add_to_tail()
         record = self._closed(answered)
@@ -259,9 +278,11 @@ class Server:
         if self._ahead < self._round.round:
             return False
         state = self.state
-        state.rounds, state.chosen, state.asked[:] = min(self._ahead, self.plan.steps), None, False
+        state.rounds, state.chosen, state.asked[:] = self._ahead, None, False
+        state.lost = state.rounds >= self.plan.steps
         self.store.save(state)
-        self._messages, self._waiting = {}, set()
+        self.store.tell(self)
+        self._messages, self._waiting, self._ahead = {}, set(), 0
         return True
 
     # --- parts of it
@@ -284,7 +305,7 @@ class Server:
         cap = self.plan.schedule.cap
         if cap is None:
             return np.ones(self.plan.operator.blocks, dtype=np.bool_)
-        return np.asarray(self.state.participations < cap)
+        return np.asarray(np.maximum(self.state.participations, self.state.taken) < cap)
 
     def _point(self) -> Array:
         return self.plan.operator.release(self.state.public)
@@ -292,10 +313,19 @@ class Server:
     def _request(self, site: int, with_block: bool = False) -> bytes:
         state = self.state
         block = state.blocks[site] if with_block and self.plan.operator.block_size else None
-        request = Request(self._run, state.rounds + 1, site, int(state.known[site]), self._point(), block)
+        known, copy = int(state.known[site]), digest(state.blocks[site])
+        request = Request(self._run, state.rounds + 1, site, state.token, known, copy, self._point(), block)
         data = encode(request, self._own_key)
         self._round.bytes_down += len(data)
         return data
+
+    def _will_ask(self, sites: list[int]) -> None:
+        """Count, on the disk and beforehand, that these sites may answer and the answer be lost."""
+        state = self.state
+        for site in sites:
+            state.unheard[site] = max(1, state.unheard[site] + (not state.asked[site]))
+            state.asked[site] = True
+        self.store.save(state)
 
     def _heard(self, site: int, said: Reply) -> None:
         """What a site says of itself: how often it took part by its own ledger, and in which round last."""
@@ -313,7 +343,7 @@ class Server:
         if not np.isfinite(message).all():
             return "numbers that are not finite"
         block = self.state.blocks[site] if operator.block_size else np.zeros(0)
-        longest = longest_message(plan, block, self._point())
+        longest = min(longest_message(plan, block, self._point()), _LONGEST)
         offset = message + block - self._point() if operator.family == "anchored" else message
         with np.errstate(over="ignore"):
             return "" if float(np.linalg.norm(offset)) <= longest else "longer than the method allows"
@@ -336,10 +366,10 @@ class Server:
         state, plan = self.state, self.plan
         if plan.tail_average is None:
             return
-        state.tail_start = plan.steps - max(1, round(plan.tail_average * plan.steps))
-        if state.rounds > state.tail_start:
+        if state.rounds > plan.steps - max(1, round(plan.tail_average * plan.steps)):
             model = plan.operator.model(self._point())
-            state.tail_sum = model.copy() if state.tail_sum.size == 0 else state.tail_sum + model
+            state.tail_sum = model + (state.tail_sum if state.tail_count else 0.0)
+            state.tail_count += 1
 
     def _closed(self, answered: NDArray[np.int64]) -> RoundRecord:
         record = self._round

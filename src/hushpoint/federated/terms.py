@@ -9,6 +9,7 @@ from dataclasses import replace
 from hushpoint.noise import source_for
 from hushpoint.plan import Plan
 from hushpoint.privacy.accounting import account
+from hushpoint.privacy.gaussian import compose_mu, gdp_epsilon
 from hushpoint.privacy.guarantee import Guarantee, Unit, View
 from hushpoint.problem import Facts
 
@@ -70,25 +71,29 @@ def spent(
 
     Where the plan has no certificate for the unit, or no noise, epsilon is infinite and says why.
     """
-    view: View = "messages" if plan.noise.place == "block" else "iterates"
+    local = plan.noise.place == "block"
+    view: View = "messages" if local else "iterates"
     level = default_delta(plan) if delta is None else delta
-    adjacency = plan.default_adjacency
     unit = plan.default_unit if unit is None else unit
+    steps = 1 if local else max(count, 1)
     try:
-        said = account(plan, level, view=view, unit=unit, item=site, steps=max(count, 1), source=source_for(seed))
+        said = account(plan, level, view=view, unit=unit, item=site, steps=steps, source=source_for(seed))
     except ValueError as error:
         missing = (str(error).rstrip("."),)
-        return Guarantee(math.inf, level, None, unit, adjacency, view, "proved", "1", missing)
+        return Guarantee(math.inf, level, None, unit, plan.default_adjacency, view, "proved", "1", missing)
     if count == 0:
         return replace(said, epsilon=0.0, mu=0.0, assumptions=("nothing was sent",))
-    if plan.noise.place == "block":
-        times = f"{count} participations, counted and capped by the site itself"
-        kept = tuple(ground for ground in said.assumptions if "noisy steps" not in ground)
-        return replace(said, assumptions=(*kept, times))
-    assumed = ["who takes part does not depend on anyone's data"]
-    if sample_is_secret(plan):
-        assumed.append("who was asked in which round stays secret, the server's log included")
-    return replace(said, assumptions=(*said.assumptions, *assumed))
+    if not local:
+        assumed = ["who takes part does not depend on anyone's data"]
+        if sample_is_secret(plan):
+            assumed.append("who was asked in which round stays secret, the server's log included")
+        return replace(said, assumptions=(*said.assumptions, *assumed))
+    if said.mu is None or math.isinf(said.mu):
+        return said
+    mu = compose_mu([said.mu], count)
+    kept = [ground for ground in said.assumptions if "noisy steps" not in ground and "participations" not in ground]
+    times = f"{count} participations, counted by the site itself"
+    return replace(said, epsilon=gdp_epsilon(mu, level), mu=mu, assumptions=(*kept, times), section="9.1")
 
 
 def units(plan: Plan) -> tuple[Unit, ...]:

@@ -29,16 +29,25 @@ class Refused(ValueError):
 class Request:
     """The server asks a site to move from the public point of a round.
 
-    ``known`` is the round of the last message of this site that the server has (0: none): what the server does not have
-    never happened, except in the site's ledger. ``block`` is the server's copy of the site's block, where it asked.
+    ``token`` names this opening of the round: a server that lost its memory and opens the round again has another one.
+    ``known`` is the round of the last message of this site that the server has (0: none) and ``copy`` the digest of the
+    block that it made of it: what the server does not have never happened, except in the site's ledger. ``block`` is
+    that block itself, where the site asked for it.
     """
 
     run: str
     round: int
     site: int
+    token: str
     known: int
+    copy: str
     point: Array
     block: Array | None = None
+
+    @property
+    def name(self) -> str:
+        """What a reply refers to: this opening of the round, and its public point."""
+        return digest(self.point, self.token)
 
 
 @dataclass(frozen=True, eq=False)
@@ -77,9 +86,9 @@ Record = TypeVar("Record", Request, Reply)
 _VECTORS: dict[type, tuple[str, ...]] = {Request: ("point", "block"), Reply: ("message",)}
 
 
-def point_digest(point: Array) -> str:
-    """The name of a public point."""
-    return hashlib.sha256(_bytes(point)).hexdigest()[:32]
+def digest(vector: Array, token: str = "") -> str:
+    """The name of a vector."""
+    return hashlib.sha256(token.encode() + _bytes(vector)).hexdigest()[:24]
 
 
 def encode(record: Request | Reply, key: EllipticCurvePrivateKey | None = None) -> bytes:
@@ -106,6 +115,8 @@ def decode(data: bytes, kind: type[Record], key: EllipticCurvePublicKey | None =
             _verify(key, signature, content)
         fields = json.loads(header)
         lengths = fields.pop("vectors")
+        if set(fields) & set(_VECTORS[kind]):
+            raise Refused("the record has a vector in its header")
         names = [name for name in _VECTORS[kind] if name in lengths]
         if fields.pop("kind") != kind.__name__ or len(names) != len(lengths):
             raise Refused("the record is of another kind")
@@ -145,8 +156,8 @@ def _check_fields(record: Request | Reply) -> None:
     if not isinstance(record.run, str):
         raise Refused("the record names no run")
     if isinstance(record, Request):
-        if not isinstance(record.point, np.ndarray):
-            raise Refused("the request has no point")
+        if not isinstance(record.token, str) or not isinstance(record.copy, str):
+            raise Refused("the request does not say what it is about")
     elif record.status not in STATUSES or record.reason not in REASONS or not isinstance(record.point, str):
         raise Refused("the reply says something unheard of")
     elif (record.message is None) == (record.status == "moved"):

@@ -18,6 +18,7 @@ _STATES = {
     "running": "is not finished: run it again to go on from its last round",
     "finished": "is finished",
     "spent": "has ended: no site may take part any more",
+    "lost": "is lost: its last rounds were run by a server whose memory is gone, so they are counted and have no model",
 }
 _WHOSE = {"user": "A site as a whole", "record": "One record of a site"}
 
@@ -29,7 +30,7 @@ def federated_page(place: Path) -> str:
     folder = place if place.is_dir() else place.parent
     run = json.loads((folder / "run.json").read_text(encoding="utf-8"))
     lines = read_lines(folder / "rounds.jsonl")
-    sites = len(run["participations"])
+    sites = run["plan"]["facts"]["items"]
     lead = (
         f"{run['name']} over {sites} sites, {run['rounds']} of {run['planned_rounds']} rounds: the run "
         f"{_STATES.get(run['status'], run['status'])}."
@@ -112,10 +113,10 @@ def _rounds(run: Line, lines: Sequence[Line]) -> list[Html]:
 
 
 def _sites(run: Line, lines: Sequence[Line]) -> list[Html]:
-    counts = run["participations"]
     rows = run["plan"]["facts"]["rows_per_item"]
     if run["secret_sample"]:
-        return [element("p", f"{len(counts)} sites. How often each took part is a part of the secret.")]
+        return [element("p", "How often each site took part is a part of the secret.")]
+    counts = run["participations"]
     trouble: dict[int, dict[str, int]] = {}
     for line in lines:
         for site, reason in [*line["declined"].items(), *line["refused"].items()]:
