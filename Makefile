@@ -15,7 +15,7 @@ unexport PYTHONPATH PYTHONHOME VIRTUAL_ENV
 .PHONY: help demo test lint bench wheel clean
 
 help:
-	@echo "make demo    set up, then a short tour of what Hushpoint does"
+	@echo "make demo    set up, then every method on one problem: a table, figures and a page, in about a minute"
 	@echo "make test    set up, then every test"
 	@echo "make lint    set up, then ruff and mypy"
 	@echo "make bench   set up, then the side-by-side benchmarks"
@@ -53,7 +53,7 @@ $(READY): pyproject.toml
 	@echo "Setting up .venv: this happens once, downloads packages and takes a minute or two."
 	@{ $(BIN)/python -c '$(RECENT)' && $(BIN)/python -m pip --version; } >/dev/null 2>&1 \
 	  || "$(PYTHON)" -m venv --clear .venv
-	@$(BIN)/python -m pip install -qq --no-input --disable-pip-version-check -e ".[dev,plots,graphs]"
+	@$(BIN)/python -m pip install -qq --no-input --disable-pip-version-check -e ".[dev,federated,graphs,plots]"
 	@$(BIN)/python -m hushpoint.kernels
 	@touch $@
 	@echo "Ready."

@@ -253,7 +253,10 @@ def test_worse_than_useless_is_written_at_the_edge(seen):
     wild["objective_mean"] = "1.7"
     figure = seen("frontier", rows)
     assert all(ax.get_ylim()[1] < 0.1 for ax in figure.axes)
-    assert [text.get_text() for ax in figure.axes for text in ax.texts if "↑" in text.get_text()] == ["↑ 1.7"]
+    assert [text.get_text() for ax in figure.axes for text in ax.texts if "↑" in text.get_text()] == ["↑1.7"]
+    line = lines_of(next(ax for ax in figure.axes if "DP-GD" in lines_of(ax)))["DP-GD"]
+    (_, _, (bars,)) = next(c for ax in figure.axes for c in ax.containers if c.lines[0] is line)
+    assert np.ptp(bars.get_segments()[0][:, 1]) == 0  # a bar without its point would mislead
 
 
 def test_rounds_shows_silent_methods_on_the_left_only(seen):
@@ -286,12 +289,20 @@ def test_guarantees_names_what_it_cannot_draw(seen):
     assert lines_of(single.axes[0])["Rényi DP"].get_xdata() == pytest.approx([1.2 * 10**0.5])
 
 
+def test_bounds_about_different_things_say_so(seen):
+    # catches: a bound for one viewer next to one for another, as if the accountant made the difference
+    rows = [{**row, "view": "final" if row["accountant"] == "exact" else "iterates"} for row in guarantees()]
+    (ax,) = seen("guarantees", rows).axes
+    assert {"Gaussian DP (every iterate)", "exact, one pair (final model)"} < set(lines_of(ax))
+
+
 def test_accuracy_never_picks_the_best_rounds(seen):
     # catches: choosing on the test set; the longest run of one budget among shorter ones of the others
     first, second = seen("accuracy", accuracy()).axes
     assert lines_of(first)["DP-GD"].get_ydata() == pytest.approx([0.73] * 3)
     assert lines_of(second)["DP-GD"].get_xdata() == pytest.approx([5, 20, 80], rel=0.1)
     assert second.get_title(loc="left") == "epsilon = 1"
+    assert first.get_title(loc="left") == "20 rounds"
 
 
 def test_as_published_marks_infinite_losses_at_the_top(seen):
@@ -314,6 +325,7 @@ def test_nothing_overlaps_and_no_point_is_cut_off(name, seen):
         legends = [*figure.legends, *(ax.get_legend() for ax in figure.axes if ax.get_legend())]
         assert legends
         words = [legend.get_window_extent() for legend in legends] + [text.get_window_extent() for text in figure.texts]
+        words += [ax.xaxis.label.get_window_extent() for ax in figure.axes if ax.get_xlabel()]
         for one, other in itertools.combinations([*boxes, *words], 2):
             assert (
                 min(one.x1, other.x1) - max(one.x0, other.x0) < 1 or min(one.y1, other.y1) - max(one.y0, other.y0) < 1

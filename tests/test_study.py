@@ -17,7 +17,7 @@ from scipy.stats import binom, norm
 
 from hushpoint import methods
 from hushpoint.commands import study as commands
-from hushpoint.experiments import contenders, lasso, logistic, published_recipe, study
+from hushpoint.experiments import claims, contenders, frontier_table, lasso, logistic, published_recipe, study
 from hushpoint.experiments.contenders import CONTENDERS, Size, draw
 from hushpoint.experiments.published_recipe import Recipe
 from hushpoint.experiments.tuning import require_equal_effort, tuned
@@ -288,16 +288,108 @@ def test_claims_have_the_numbers_of_the_table(finished: Path) -> None:
             (row for row in proved if float(row["epsilon"]) == epsilon), key=lambda row: float(row["excess_mean"])
         )
         best, second = here[0], here[1]
-        claim = next(c for c in run["claims"] if c.startswith(f"At epsilon = {epsilon:g} ") and "has the lowest" in c)
-        assert best["label"] in claim
-        gap = float(second["excess_mean"]) - float(best["excess_mean"])
-        for number in (float(best["objective_mean"]), abs(float(best["excess_mean"])), gap):
-            assert study.number(number) in claim
+        claim = next(c for c in run["claims"] if c.startswith(f"At epsilon = {epsilon:g} "))
+        assert f"{best['label']} has the lowest" in claim or f"the lowest, {best['label']}, is" in claim
+        assert study.number(abs(float(best["excess_mean"]))) in claim
+        if "has the lowest" in claim:
+            gap = float(second["excess_mean"]) - float(best["excess_mean"])
+            assert all(study.number(value) in claim for value in (float(best["objective_mean"]), gap))
     zero = next(row for row in rows if row["method"] == "zero")
     for row in proved:
         worse = [c for c in run["claims"] if c.startswith(f"At epsilon = {float(row['epsilon']):g} no better")]
-        named = any(re.search(rf"{re.escape(row['label'])} \(", c) for c in worse)
+        named = any(f" {row['label']}, {study.number(float(row['excess_mean']))}" in c for c in worse)
         assert named == (float(row["excess_mean"]) >= float(zero["excess_mean"]))
+
+
+def invented(gaps: list[float], epsilon: float = 1.0, **methods: tuple[str, float]) -> claims.Frontier:
+    """A frontier: the model 0 at 1, ``dp_gd`` at 0.5 and ``anchored_admm`` above it by a gap in each run."""
+    values = {"zero": [1.0 + 0.3 * k for k in range(len(gaps))]}
+    values["dp_gd"] = [value - 0.5 for value in values["zero"]]
+    values["anchored_admm"] = [value + gap for value, gap in zip(values["dp_gd"], gaps, strict=True)]
+    rows: list[study.Record] = []
+    for name, own in values.items():
+        mean = sum(own) / len(own)
+        row: study.Record = {"method": name, "label": name, "trust": "trusted curator", "basis": "proved"}
+        row |= {"epsilon": epsilon, "objective_mean": mean, "excess_mean": mean, "runs": len(own)}
+        rows.append(row if name != "zero" else {**row, "basis": None, "epsilon": None})
+    epsilons = {row["method"]: row["epsilon"] for row in rows}
+    runs = [
+        {"method": n, "epsilon": epsilons[n], "run": k, "objective": v}
+        for n, own in values.items()
+        for k, v in enumerate(own)
+    ]
+    return claims.Frontier(rows, runs)
+
+
+@pytest.mark.parametrize(
+    ("gaps", "said"),
+    [
+        ([0.1, 0.11, 0.09, 0.1], "the gradient methods at epsilon = 1 (by 0.100)"),
+        ([-0.1, -0.11, -0.09, -0.1], "ADMM leads at epsilon = 1 (by 0.100), the gradient methods nowhere"),
+        ([0.3, -0.3, 0.2, -0.1], "ADMM leads nowhere, the gradient methods nowhere"),
+    ],
+)
+def test_a_lead_is_judged_on_the_same_data(gaps: list[float], said: str) -> None:
+    # Catches: the spread of the data, the same for both, taken for doubt about their difference; a lost sign; a loss
+    # that is not told.
+    (sentence,) = [s for s in claims.lasso_summary(invented(gaps)) if s.startswith("With someone trusted")]
+    assert said in sentence
+    assert ("a higher one at epsilon = 1" in sentence) == (sum(gaps) >= 0)
+
+
+def test_the_way_to_the_optimum_is_told_as_it_is() -> None:
+    # Catches: a gain of nothing sold as one, and the other way round.
+    (way,) = [s for s in claims.lasso_summary(invented([0.1, 0.1, 0.1])) if "from the model 0" in s]
+    assert "the best of 2 methods goes from the model 0, which uses no data, towards" in way
+    assert way.endswith("optimum: 38% of the way at epsilon = 1.")
+    flat = invented([0.1, 0.1])
+    flat.zero = {**flat.zero, "excess_mean": 0.1}  # now everything is worse than nothing
+    assert any(s.endswith("nowhere at epsilon = 1 and below.") for s in claims.lasso_summary(flat))
+
+
+def test_numbers_are_written_for_people_and_bounds_to_the_safe_side() -> None:
+    assert [study.number(v) for v in (0.0189369, 0.00001234, 12.345, 46438.0, 0.0, -0.5, math.inf)] == [
+        "0.0189", "0.0000123", "12.3", "46,400", "0", "-0.500", "infinite",
+    ]  # fmt: skip
+    assert (study.at_most(46438.0), study.at_most(0.3), study.at_most(0.1172)) == ("46,500", "0.300", "0.118")
+    assert (study.at_least(278.9), study.at_least(2.0)) == ("278", "2.00")
+    assert study.number(1.234e-9) == "1.23e-9"
+
+
+def test_the_table_fits_a_terminal_and_holds_the_frontier(finished: Path) -> None:
+    # Catches: numbers cut off by a narrow terminal, another unit, a mean under another budget.
+    rows = frontier_table.read_numbers(read_rows(finished / "tables" / "frontier.csv"))
+    wide = [{**row, "epsilon": epsilon} for row in rows if row["basis"] for epsilon in lasso.FULL.epsilons]
+    console = Console(file=io.StringIO(), width=80)
+    console.print(frontier_table.terminal_table([*rows[:2], *wide]))
+    text = console.file.getvalue()  # type: ignore[attr-defined]
+    assert "…" not in text
+    assert max(map(len, text.splitlines())) <= 80
+    markdown = frontier_table.markdown_table(rows)
+    for row in rows:
+        if row["basis"]:
+            line = next(line for line in markdown.splitlines() if line.startswith(f"| {row['label']}"))
+            cell = line.split("|")[2 + TINY.epsilons.index(row["epsilon"])].replace("*", "").split()[0]
+            assert cell == ">" or float(cell) == pytest.approx(1000 * row["excess_mean"], rel=0.01, abs=0.005)
+
+
+def test_a_second_run_says_that_nothing_is_left(finished: Path) -> None:
+    console = Console(file=io.StringIO(), width=200)
+    lasso.run_lasso(finished, scale=TINY, as_published=True, seed=3, brief=True, console=console)
+    text = console.file.getvalue()  # type: ignore[attr-defined]
+    assert "there is nothing to compute" in text
+    assert "In short:" in text
+    assert "In detail:" not in text
+
+
+def test_without_a_terminal_progress_is_told_in_lines(tmp_path: Path) -> None:
+    console = Console(file=io.StringIO(), width=200)
+    cells = [study.Cell(f"cell {k}", _double, {"x": k}) for k in range(4)]
+    results = study.run_cells(tmp_path, cells, lambda cell, result: (), weight=4.0, jobs=1, console=console)
+    assert results["cell 3"] == {"value": 6}
+    text = console.file.getvalue()  # type: ignore[attr-defined]
+    assert text.startswith("25% done, about ")
+    assert text.rstrip().endswith("100% done, about 0 s left.")
 
 
 def test_run_json_and_tables_are_as_agreed(finished: Path) -> None:
@@ -306,8 +398,8 @@ def test_run_json_and_tables_are_as_agreed(finished: Path) -> None:
     assert all((finished / path).is_file() for path in run["tables"].values())
     assert {"frontier", "rounds", "guarantees", "noise", "as_published"} <= set(run["tables"])
     rounds = read_rows(finished / "tables" / "rounds.csv")
-    assert {row["method"] for row in rounds} == set(CONTENDERS)
-    last = {row["method"]: float(row["numbers_sent"]) for row in rounds}
+    assert {row["method"] for row in rounds} == {"nonprivate", "zero", *CONTENDERS}
+    last = {row["method"]: float(row["numbers_sent"]) for row in rounds[2:]}
     assert last["dp_gd"] == 0
     # 20 rounds, 6 of 60 users, 6 numbers there and 6 back
     assert last["federated_admm_local"] == 20 * 6 * 12
@@ -379,6 +471,19 @@ def test_the_command_says_how_to_go_on(tmp_path: Path, monkeypatch: pytest.Monke
     with pytest.raises(typer.Exit) as left:
         commands.lasso(tmp_path)
     assert left.value.exit_code == 130
+
+
+def test_the_demo_is_the_quick_study_and_says_what_is_next(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    asked: dict[str, object] = {}
+    monkeypatch.setattr(lasso, "run_lasso", lambda out, **options: asked.update(out=out, **options))
+    commands.demo(tmp_path / "demo", 5, 1)
+    assert asked == {"out": tmp_path / "demo", "quick": True, "as_published": True, "seed": 5, "jobs": 1, "brief": True}
+    told = capsys.readouterr().out
+    assert str(tmp_path / "demo" / "report.html") in told
+    for document in re.findall(r"docs/\S+\.md", told):
+        assert (Path(__file__).parents[1] / document).is_file()
 
 
 def test_the_same_reach_is_the_same_distance() -> None:

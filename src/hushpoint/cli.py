@@ -10,11 +10,12 @@ from typing import Annotated, Any
 import typer
 
 from hushpoint._version import __version__
-from hushpoint.commands import report, study, tabular
+from hushpoint.commands import federated, report, study, tabular
 
 app = typer.Typer(
     add_completion=False,
     no_args_is_help=True,
+    pretty_exceptions_show_locals=False,  # the values of variables may be people's data
     help="Private optimisation as noisy fixed-point iteration, with guarantees that hold.",
 )
 
@@ -69,11 +70,27 @@ def _options(
 _studies = typer.Typer(no_args_is_help=True, help="Run a study, or what is left of it, and print what it shows.")
 _studies.command()(_plainly(study.lasso))
 _studies.command()(_plainly(study.logistic))
+_studies.command()(_plainly(study.communication))
 app.add_typer(_studies, name="reproduce")
+_federated = typer.Typer(no_args_is_help=True, help="Train across sites that keep their data, on Flower or in process.")
+for _command in (
+    federated.init,
+    federated.plan,
+    federated.keys,
+    federated.superlink,
+    federated.site,
+    federated.run,
+    federated.simulate,
+    federated.status,
+    federated.readmit,
+):
+    _federated.command()(_plainly(_command))
+app.add_typer(_federated, name="federated")
 app.command()(_plainly(tabular.schema))
 app.command()(_plainly(tabular.fit))
 app.command()(_plainly(tabular.predict))
 app.command()(_plainly(report.report))
+app.command()(_plainly(study.demo))
 
 
 @app.command()
@@ -140,19 +157,6 @@ def calibrate(
         typer.echo(json.dumps({"noise_std": noise_std, "guarantee": guarantee.to_dict()}, indent=2))
     else:
         typer.echo(f"noise_std = {noise_std!r}\n{guarantee}")
-
-
-@app.command()
-@_plainly
-def demo(
-    items: Annotated[int, typer.Option(help="Number of records.", min=20)] = 1000,
-    features: Annotated[int, typer.Option(help="Number of features.", min=8)] = 64,
-    seed: Annotated[int, typer.Option(help="Seed of the data and of the noise.", min=0)] = 0,
-) -> None:
-    """Run every method on a synthetic Lasso, without and with noise, and print how close each comes."""
-    from hushpoint.experiments.tour import run_tour
-
-    run_tour(items, features, seed)
 
 
 def _declared(

@@ -122,7 +122,7 @@ def _dp_gd(size: Size, delta: float) -> tuple[str, Accountants]:
     def make(problem: Problem, steps: int, level: dict[str, Any]) -> Plan:
         return methods.dp_sgd(problem, steps, 0.5, **level)
 
-    return "DP-GD with a ridge, full batch", _central(make, size.items, delta)
+    return "DP-GD with a ridge (full batch)", _central(make, size.items, delta)
 
 
 def _private_admm(size: Size, delta: float) -> tuple[str, Accountants]:
@@ -136,7 +136,7 @@ def _dp_sgd(size: Size, delta: float) -> tuple[str, Accountants]:
     problem = Problem.declared(size.items, size.features, row_norm=1.0, clip=_CLIP)
     plan = methods.dp_sgd(problem, 100, 1.0, sample_prob=SHARE, budget=Budget(1.0, delta))
     multiplier = plan.noise.std / _CLIP
-    return "DP-SGD, 10% sampled", {
+    return "DP-SGD (10% sampled)", {
         "pld": ("proved", "iterates", "zero-out", lambda steps: poisson_epsilon(multiplier, SHARE, steps, delta)),
         "rdp": ("proved", "iterates", "zero-out", lambda steps: poisson_rdp_epsilon(multiplier, SHARE, steps, delta)),
         "gdp": ("proved", "iterates", "zero-out", lambda steps: gdp_epsilon(math.sqrt(steps) / multiplier, delta)),
@@ -172,8 +172,8 @@ def _consensus(size: Size, delta: float) -> tuple[str, Accountants]:
         "rdp": ("proved", "messages", one, lambda steps: _renyi(mu(steps), delta)),
         "published": ("published", "final", one, printed),
         "exact": (
-            "exact", "iterates", one,
-            lambda steps: gdp_epsilon(exact_mu(make(steps), problem, view="iterates"), delta),
+            "exact", "final", one,
+            lambda steps: gdp_epsilon(exact_mu(make(steps), problem, view="final"), delta),
         ),
     }  # fmt: skip
 
@@ -207,7 +207,7 @@ def _walk(size: Size, delta: float) -> tuple[str, Accountants]:
         return rdp_epsilon(([a for a, _ in table], [v for _, v in table]), delta, conversion="paper")
 
     one = "replace-one"
-    return "walk over the users, passes", {
+    return "walk over the users (a step is a pass)", {
         "gdp": ("proved", "messages", one, lambda passes: make(passes).guarantee(delta, "messages").epsilon),
         "rdp": ("proved", "network", one, lambda passes: make(passes).guarantee(delta, "network").epsilon),
         "published": ("published", "network", one, printed),

@@ -1,76 +1,260 @@
-"""Sentences about a table, flattering or not, each with the numbers it rests on."""
+"""Sentences about the study's tables, flattering or not, each with the numbers it rests on.
+
+Methods are compared on the same data, run by run: a standard error is that of the mean of their differences.
+"""
 
 from __future__ import annotations
 
+import json
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
-from hushpoint.experiments.study import apart, number
+from hushpoint.experiments.study import apart, at_least, at_most, number
 
 Row = Mapping[str, Any]
 
 GRADIENT = ("dp_gd", "dp_sgd_sampled")
+TRUSTED = ("trusted curator", "trusted aggregator")
+_SURE = 2.0  # standard errors
 
 
-def lasso_claims(frontier: Sequence[Row], labels: Mapping[str, str]) -> list[str]:
-    """Who wins at each epsilon and by how much, who does worse than knowing nothing, and what was only published."""
-    zero = next(row for row in frontier if row["method"] == "zero")
-    private = [row for row in frontier if row["method"] in labels]
-    proved = [row for row in private if row["basis"] == "proved"]
-    said = []
-    for epsilon in sorted({row["epsilon"] for row in proved}):
-        here = sorted((row for row in proved if row["epsilon"] == epsilon), key=lambda row: row["excess_mean"])
-        said.append(_winner(epsilon, here))
-        said += _admm_against_gradients(epsilon, here)
+class Frontier:
+    """The rows of the frontier and the single runs behind them."""
+
+    def __init__(self, rows: Sequence[Row], runs: Iterable[Row]) -> None:
+        self.zero = next(row for row in rows if row["method"] == "zero")
+        self.proved = [row for row in rows if row.get("basis") == "proved"]
+        self.published = [row for row in rows if row.get("basis") == "published"]
+        self.epsilons = sorted({row["epsilon"] for row in self.proved})
+        self._runs: dict[tuple[str, Any], list[float]] = {}
+        for row in runs:
+            self._runs.setdefault((row["method"], row["epsilon"]), []).append(row["objective"])
+
+    def at(self, epsilon: float, *trust: str) -> list[Row]:
+        """The proved rows of a budget, the best first."""
+        here = [row for row in self.proved if row["epsilon"] == epsilon and (not trust or row["trust"] in trust)]
+        return sorted(here, key=lambda row: row["excess_mean"])
+
+    def clear(self, one: Row, other: Row) -> bool:
+        """Whether two methods differ by more than two standard errors of their difference on the same data."""
+        pairs = zip(self._of(one), self._of(other), strict=True)
+        gaps = [a - b for a, b in pairs]
+        mean = math.fsum(gaps) / len(gaps)
+        if len(gaps) < 2:
+            return False
+        variance = math.fsum((gap - mean) ** 2 for gap in gaps) / (len(gaps) - 1)
+        return abs(mean) > _SURE * math.sqrt(variance / len(gaps))
+
+    def _of(self, row: Row) -> list[float]:
+        return self._runs[row["method"], row["epsilon"]]
+
+    def useful(self, row: Row) -> bool:
+        """Whether a method clearly does better than the model 0."""
+        return bool(row["excess_mean"] < self.zero["excess_mean"] and self.clear(row, self.zero))
+
+
+# --- in detail
+
+
+def lasso_claims(frontier: Frontier) -> list[str]:
+    """Who is ahead at each epsilon and by how much, who does no better than knowing nothing, and what was published."""
+    zero, said = frontier.zero, []
+    for epsilon in frontier.epsilons:
+        here = frontier.at(epsilon)
+        said.append(_first(frontier, epsilon, here))
+        said += _admm_against_gradients(frontier, epsilon)
         worse = [row for row in here if row["excess_mean"] >= zero["excess_mean"]]
         if worse:
-            named = ", ".join(f"{row['label']} ({number(row['excess_mean'])})" for row in worse)
+            named = "; ".join(f"{row['label']}, {number(row['excess_mean'])}" for row in worse)
             said.append(
                 f"At epsilon = {epsilon:g} no better than the model 0, which uses no data and is "
-                f"{number(zero['excess_mean'])} above the optimum: {named}."
+                f"{number(zero['excess_mean'])} above the optimum, are: {named}."
             )
-    for row in private:
-        if row["basis"] == "published":
-            said.append(
-                f"At a published epsilon = {row['epsilon']:g}, {row['label']} is {apart(row['excess_mean'])} "
-                f"the optimum, but what is proved of that run is epsilon = {number(float(row['epsilon_proved']))}."
-            )
+    for row in frontier.published:
+        said.append(
+            f"At a published epsilon = {row['epsilon']:g}, {row['label']} is {apart(row['excess_mean'])} the optimum, "
+            f"and the epsilon that is proved of that run is {at_most(float(row['epsilon_proved']))}."
+        )
     return said
 
 
-def _winner(epsilon: float, here: Sequence[Row]) -> str:
+def _first(frontier: Frontier, epsilon: float, here: Sequence[Row]) -> str:
     best, *others = here
+    if not any(frontier.useful(row) for row in here):
+        return (
+            f"At epsilon = {epsilon:g} no method is better than the model 0 by more than two standard errors; the "
+            f"lowest, {best['label']}, is {apart(best['excess_mean'])} the optimum."
+        )
     text = (
         f"At epsilon = {epsilon:g} {best['label']} has the lowest test objective, {number(best['objective_mean'])}, "
-        f"{apart(best['excess_mean'])} the non-private optimum"
+        f"{apart(best['excess_mean'])} the optimum"
     )
     if not others:
         return text + "."
     second = others[0]
-    return (
-        f"{text}; {second['label']} is {number(second['excess_mean'] - best['excess_mean'])} above it"
-        f"{_doubt(best, second)}."
-    )
+    gap = number(second["excess_mean"] - best["excess_mean"])
+    return f"{text}; next comes {second['label']}, {gap} higher, {_sure(frontier, best, second)}."
 
 
-def _admm_against_gradients(epsilon: float, here: Sequence[Row]) -> list[str]:
-    gradient = [row for row in here if row["method"] in GRADIENT]
-    admm = [row for row in here if row["method"] not in GRADIENT and row["trust"].startswith("trusted")]
-    if not gradient or not admm:
+def _admm_against_gradients(frontier: Frontier, epsilon: float) -> list[str]:
+    ours, theirs = _best_of_both(frontier, epsilon)
+    if ours is None or theirs is None:
         return []
-    ours, theirs = admm[0], gradient[0]
     gap = ours["excess_mean"] - theirs["excess_mean"]
     verb = "loses to" if gap > 0 else "beats"
     return [
-        f"At epsilon = {epsilon:g} the best private ADMM with a trusted party, {ours['label']} "
-        f"({apart(ours['excess_mean'])} the optimum), {verb} the best gradient method, {theirs['label']} "
-        f"({apart(theirs['excess_mean'])} it), by {number(abs(gap))}{_doubt(ours, theirs)}."
+        f"At epsilon = {epsilon:g} the best ADMM with someone trusted, {ours['label']}, {verb} the best gradient "
+        f"method, {theirs['label']}, by {number(abs(gap))}, {_sure(frontier, ours, theirs)}: they are "
+        f"{apart(ours['excess_mean'])} and {apart(theirs['excess_mean'])} the optimum."
     ]
 
 
-def _doubt(one: Row, other: Row) -> str:
-    """A warning where a difference is within two standard errors."""
-    error = math.sqrt(one["excess_std"] ** 2 / one["runs"] + other["excess_std"] ** 2 / other["runs"])
-    close = abs(one["excess_mean"] - other["excess_mean"]) <= 2 * error
-    return ", which is within two standard errors" if close else ""
+def _best_of_both(frontier: Frontier, epsilon: float) -> tuple[Row | None, Row | None]:
+    here = frontier.at(epsilon, *TRUSTED)
+    admm = next((row for row in here if row["method"] not in GRADIENT), None)
+    return admm, next((row for row in here if row["method"] in GRADIENT), None)
+
+
+def _sure(frontier: Frontier, one: Row, other: Row) -> str:
+    return "more than two standard errors" if frontier.clear(one, other) else "within two standard errors"
+
+
+def edge_claims(rows: Sequence[Row], grids: Mapping[str, Mapping[str, Sequence[float]]]) -> list[str]:
+    """Where tuning chose the largest reach or gamma of a grid: a wider grid might have had a better one."""
+    said = []
+    for method, grid in grids.items():
+        own = [row for row in rows if row["method"] == method]
+        size = "reach" if "reach" in grid else "gamma"
+        known = [row["parameters"] for row in own]
+        chosen = [json.loads(choice) if isinstance(choice, str) else choice for choice in known]
+        at_end = [row for row, choice in zip(own, chosen, strict=True) if choice[size] == max(grid[size])]
+        if at_end:
+            where = _listed([f"{row['epsilon']:g}" for row in at_end])
+            said.append(
+                f"At epsilon = {where} {own[0]['label']} was tuned to the "
+                f"largest {size} of its grid, {max(grid[size]):g}: a larger one might do better."
+            )
+    return said
+
+
+# --- in short
+
+
+def lasso_summary(frontier: Frontier, recipe: Sequence[Row] = ()) -> list[str]:
+    """What the study shows, in a few sentences."""
+    said = [
+        *_way(
+            frontier, "With a trusted curator or aggregator", lambda row: row["trust"] in TRUSTED,
+            start="the model 0, which uses no data,",
+        ),
+        *_way(frontier, "Among peers, with no other party", lambda row: row["trust"] == "peers only"),
+        *_way(
+            frontier, "With nobody trusted and one record a user",
+            lambda row: row["method"] in ("federated_admm_local", "decentralized_admm"),
+        ),
+        *_way(frontier, "With nobody trusted and a few sites", lambda row: row["method"] == "local_sites"),
+    ]  # fmt: skip
+    return [*said, *_duel(frontier), *_as_calibrated(frontier), *_recipe(recipe)]
+
+
+def _way(frontier: Frontier, title: str, wanted: Callable[[Row], bool], start: str = "the model 0") -> list[str]:
+    """How much of the way from the model 0 to the optimum the best of some methods goes, at each epsilon."""
+    labels: dict[str, None] = {}
+    gained: list[str] = []
+    first, nothing = math.inf, []
+    for epsilon in frontier.epsilons:
+        here = [row for row in frontier.at(epsilon) if wanted(row)]
+        labels.update(dict.fromkeys(row["label"] for row in here))
+        if not here:
+            continue
+        share = 1 - here[0]["excess_mean"] / frontier.zero["excess_mean"]
+        if share < 0.005 or not frontier.useful(here[0]):
+            nothing.append(epsilon)
+        else:
+            first = min(first, epsilon)
+            part = "all" if share >= 0.995 else f"{100 * share:.0f}%"
+            gained.append(f"{part} at {epsilon:g}" if gained else f"{part} of the way at epsilon = {epsilon:g}")
+    if not labels:
+        return []
+    who = f"the {next(iter(labels))}" if len(labels) == 1 else f"the best of {len(labels)} methods"
+    said = f"{title}, {who} goes from {start} towards the non-private optimum: "
+    if not gained:
+        return [f"{said}nowhere at epsilon = {max(nothing):g} and below."]
+    later = [f"{epsilon:g}" for epsilon in nothing if epsilon > first]
+    where = [f"below {first:g}"] if len(later) < len(nothing) else []
+    where += [f"at {_listed(later)}"] if later else []
+    return [said + _listed(gained) + (f"; nowhere {_listed(where)}" if where else "") + "."]
+
+
+def _listed(words: Sequence[str]) -> str:
+    return words[0] if len(words) == 1 else ", ".join(words[:-1]) + f" and {words[-1]}"
+
+
+def _duel(frontier: Frontier) -> list[str]:
+    """The best ADMM against the best gradient method, both with someone trusted."""
+    duels = []
+    for epsilon in frontier.epsilons:
+        ours, theirs = _best_of_both(frontier, epsilon)
+        if ours is not None and theirs is not None:
+            gap = theirs["excess_mean"] - ours["excess_mean"]
+            duels.append((f"{epsilon:g}", gap, frontier.clear(ours, theirs)))
+    if not duels:
+        return []
+    wins = [f"{epsilon} (by {number(gap)})" for epsilon, gap, clear in duels if gap > 0 and clear]
+    losses = [f"{epsilon} (by {number(-gap)})" for epsilon, gap, clear in duels if gap <= 0 and clear]
+    behind = [f"{epsilon} (by {number(-gap)})" for epsilon, gap, _ in duels if gap <= 0]
+    known = {row["method"] for row in frontier.proved if row["trust"] in TRUSTED} - set(GRADIENT)
+    said = (
+        f"With someone trusted, the best of {len(known)} ADMMs has a lower mean than the best of DP-GD and DP-SGD at "
+        f"{len(duels) - len(behind)} of {len(duels)} budgets"
+    )
+    said += f", and a higher one at epsilon = {_listed(behind)}" if behind else ""
+    said += ". By more than two standard errors ADMM leads "
+    said += f"at epsilon = {_listed(wins)}" if wins else "nowhere"
+    said += (
+        f", and the gradient methods at epsilon = {_listed(losses)}." if losses else ", the gradient methods nowhere."
+    )
+    # Of eight differences by chance alone, one beyond two standard errors is no surprise.
+    return [said + (" On this evidence neither is better." if len(wins) + len(losses) <= 1 else "")]
+
+
+def _as_calibrated(frontier: Frontier) -> list[str]:
+    """What noise by the printed central bound buys and costs, at the budget nearest 1."""
+    if not frontier.published:
+        return []
+    row = min(frontier.published, key=lambda row: abs(math.log(row["epsilon"])))
+    best = frontier.at(row["epsilon"], *TRUSTED)
+    versus = f" ({best[0]['label']}, with a guarantee that holds: {number(best[0]['excess_mean'])})" if best else ""
+    return [
+        f"With noise by the paper's central bound, which does not hold, federated ADMM at epsilon = {row['epsilon']:g} "
+        f"is {apart(row['excess_mean'])} the optimum{versus}, and the epsilon proved of its runs is "
+        f"{at_most(float(row['epsilon_proved']))}."
+    ]
+
+
+def _recipe(rows: Sequence[Row]) -> list[str]:
+    """What the recipe behind the paper's figure spends and gives at the largest epsilon that it states."""
+    said = []
+    for method, who in (("admm_as_published", "federated ADMM"), ("sgd_as_published", "DP-SGD")):
+        own = sorted((row for row in rows if row["method"] == method), key=lambda row: row["epsilon_stated"])
+        if not own:
+            continue
+        top, least = own[-1], own[-1]["epsilon_at_least"]
+        text = (
+            f"In the recipe behind the paper's figure, where {who} states epsilon = {top['epsilon_stated']:g}, the "
+            f"epsilon proved is {at_most(float(top['epsilon_true']))} against whoever sees the {top['view']}"
+        )
+        if least:
+            text += f", and even against whoever sees only each round's sum it is at least {at_least(float(least))}"
+        text += (
+            f"; its last model has a test objective of {number(top['objective_last_mean'])} (without privacy: "
+            f"{number(top['nonprivate'])})"
+        )
+        useless = [row["objective_last_mean"] >= row["start"] for row in own]
+        first_good = useless.index(False) if False in useless else len(own)
+        if first_good:
+            stated = own[first_good - 1]["epsilon_stated"]
+            text += f"; where it states {stated:.3g} or less it ends worse than it started"
+        said.append(text + ".")
+    return said

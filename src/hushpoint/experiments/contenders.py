@@ -260,11 +260,11 @@ CONTENDERS: dict[str, Contender] = {
     contender.name: contender
     for contender in (
         Contender(
-            "dp_gd", "DP-GD, full batch", CURATOR, _gradient,
+            "dp_gd", "DP-GD (full batch)", CURATOR, _gradient,
             **_grids("steps", (30, 100), "reach", _REACH, tail=_TAIL),
         ),
         Contender(
-            "dp_sgd_sampled", "DP-SGD, 10% sampled", CURATOR, _sampled_gradient,
+            "dp_sgd_sampled", "DP-SGD (10% sampled)", CURATOR, _sampled_gradient,
             **_grids("steps", (100, 300), "reach", _REACH, tail=_TAIL),
         ),
         Contender(
@@ -277,38 +277,38 @@ CONTENDERS: dict[str, Contender] = {
             sent=_both_ways(_everyone),
         ),
         Contender(
-            "federated_admm_sum", "federated ADMM, noise on the sum", AGGREGATOR, _summed,
+            "federated_admm_sum", "federated ADMM (noise on the sum)", AGGREGATOR, _summed,
             **_grids("rounds", (200, 60), "gamma", _WIDE, relaxation=(1.0, 0.5)),
             sent=_both_ways(_sampled),
         ),
         Contender(
-            "federated_admm_published", "federated ADMM, central bound as published", AGGREGATOR, _federated_uncapped,
+            "federated_admm_published", "federated ADMM (central bound as published)", AGGREGATOR, _federated_uncapped,
             **_grids("rounds", (20, 100), "gamma", _WIDE, relaxation=(0.5, 0.1)),
             sent=_both_ways(_sampled), view="final", published=True,
         ),
         Contender(
-            "decentralized_walk", "stateless walk, network view", PEERS, _walk,
-            **_grids("passes", (1, 3), "gamma", _SMALL, relaxation=(0.25, 0.5)),
+            "decentralized_walk", "stateless walk (seen by peers)", PEERS, _walk,
+            **_grids("passes", (1, 2), "gamma", _SMALL, relaxation=(0.25, 0.5)),
             problem=Sample.plain, view="network", sent=lambda plan: 1.0,
         ),
         Contender(
-            "federated_admm_local", "federated ADMM (Alg. 3), local noise", NOBODY, _federated,
+            "federated_admm_local", "federated ADMM (Alg. 3, local noise)", NOBODY, _federated,
             **_grids("rounds", (20, 100), "gamma", _GAMMA, tail=_TAIL),
             sent=_both_ways(_sampled),
         ),
         Contender(
-            "decentralized_admm", "decentralized ADMM (Alg. 4), local noise", NOBODY, _token,
+            "decentralized_admm", "decentralized ADMM (Alg. 4, local noise)", NOBODY, _token,
             **_grids("passes", (2, 10), "gamma", _GAMMA, tail=_TAIL),
             sent=lambda plan: 1.0,
         ),
         Contender(
-            "local_users", "federated ADMM, 20 rows a user, user level", NOBODY, _federated,
-            **_grids("rounds", (20, 100), "gamma", _GAMMA, tail=_TAIL),
+            "local_users", "federated ADMM (20 rows a user)", NOBODY, _federated,
+            **_grids("rounds", (20, 50), "gamma", _GAMMA, tail=_TAIL),
             problem=Sample.by_user, sent=_both_ways(_sampled),
         ),
         Contender(
-            "local_sites", "federated ADMM, 20 sites, record level", NOBODY, _sites,
-            **_grids("rounds", (20, 60), "gamma", _SITES, tail=_TAIL),
+            "local_sites", "federated ADMM (20 sites)", NOBODY, _sites,
+            **_grids("rounds", (20, 40), "gamma", _SITES, tail=_TAIL),
             problem=Sample.by_site, unit="record", sent=_both_ways(_everyone),
         ),
     )

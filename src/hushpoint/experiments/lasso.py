@@ -15,18 +15,17 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from rich import box
 from rich.console import Console
-from rich.table import Table
 
 from hushpoint._version import __version__
 from hushpoint.experiments import bounds, published_recipe
-from hushpoint.experiments.claims import lasso_claims
+from hushpoint.experiments.claims import Frontier, edge_claims, lasso_claims, lasso_summary
 from hushpoint.experiments.contenders import ADJACENCY, CONTENDERS, SHARE, Contender, Sample, Size, draw
+from hushpoint.experiments.frontier_table import terminal_table
 from hushpoint.experiments.published_recipe import Recipe
 from hushpoint.experiments.seeds import derived
-from hushpoint.experiments.study import Cell, Record, finish, number, run_cells, write_json, write_table
-from hushpoint.experiments.tuning import Settings, require_equal_effort, tuned
+from hushpoint.experiments.study import Cell, Record, finish, run_cells, say, write_json, write_table
+from hushpoint.experiments.tuning import Settings, choices, require_equal_effort, tuned
 
 DELTA = 1e-6
 
@@ -37,6 +36,9 @@ FRONTIER = (
 ROUNDS = (
     "method", "label", "trust", "basis", "epsilon", "round", "numbers_sent", "objective_mean", "objective_std", "runs",
 )  # fmt: skip
+
+
+RUNS = ("method", "epsilon", "run", "objective")
 
 
 @dataclass(frozen=True)
@@ -68,7 +70,7 @@ QUICK = Scale(
     runs=5,
     tuning_runs=2,
     grid="quick",
-    recipe=Recipe(runs=3, epsilons=(0.01, 0.1, 1.0, 5.0)),
+    recipe=Recipe(runs=2, epsilons=(0.01, 0.1, 1.0, 5.0)),
 )
 
 
@@ -177,14 +179,20 @@ def run_lasso(
     as_published: bool = False,
     seed: int = 0,
     jobs: int = 2,
+    brief: bool = False,
     console: Console | None = None,
 ) -> Record:
-    """Run the study, or what is left of it, and write its tables, claims, figures and report into a directory."""
+    """Run the study, or what is left of it, and write its tables, claims, figures and report into a directory.
+
+    ``brief`` prints the table and what it shows in short; the grids and all claims are in the report then.
+    """
     console = Console() if console is None else console
     scale = (QUICK if quick else FULL) if scale is None else scale
     directory.mkdir(parents=True, exist_ok=True)
     effort = require_equal_effort({name: scale.settings_of(name) for name in scale.methods})
-    _say_grids(scale, effort, console)
+    _say_what(scale, effort, console)
+    if not brief:
+        _say_grids(scale, console)
     common = {"size": asdict(scale.size), "seed": seed, "delta": DELTA}
     first = Cell("regularisation", regularisation, {"size": common["size"], "seed": seed}, 0.2)
     runs_in_batches = [
@@ -221,7 +229,7 @@ def run_lasso(
     results = run_cells(directory, cells, follow, weight=weight, jobs=jobs, console=console)
 
     strength = results["regularisation"]["strength"]
-    frontier, rounds = _frontier(scale, results), _rounds(scale, results)
+    frontier, rounds, runs = _frontier(scale, results), _rounds(scale, results), _runs(scale, results)
     tables: dict[str, str] = {}
 
     def save(name: str, columns: Sequence[str], rows: list[Record]) -> None:
@@ -230,22 +238,26 @@ def run_lasso(
 
     save("frontier", FRONTIER, frontier)
     save("rounds", ROUNDS, rounds)
+    save("runs", RUNS, runs)
     save("tuning", ("method", "epsilon", "place", "validation_objective", "chosen", "parameters"), _tuning(results))
     for name, (columns, rows) in bounds.tables(results).items():
         save(name, columns, rows)
     recipe_rows: list[Record] = []
     if as_published:
-        for name, (columns, rows) in published_recipe.tables(results).items():
+        for name, (columns, rows) in published_recipe.tables(results, DELTA).items():
             save(name, columns, rows)
             recipe_rows += rows
-    claims = lasso_claims(frontier, {name: contender.label for name, contender in CONTENDERS.items()})
+    shown = Frontier(frontier, runs)
+    summary = lasso_summary(shown, recipe_rows)
+    claims = lasso_claims(shown) + edge_claims(frontier, record["settings"]["grids"])
     claims += published_recipe.claims(recipe_rows)
-    record = {**record, "finished": True, "tables": tables, "claims": claims}
+    record = {**record, "finished": True, "tables": tables, "summary": summary, "claims": claims}
     record["settings"]["strength"] = strength
-    console.print(_terminal_table(frontier))
-    for claim in claims:
-        console.print(f"- {claim}", highlight=False)
     console.print()
+    if not brief:
+        say("In detail:", claims, console)
+    console.print(terminal_table(frontier))
+    say("In short:", summary, console)
     finish(directory, record, console)
     return record
 
@@ -278,8 +290,10 @@ def _record(scale: Scale, quick: bool, as_published: bool, seed: int, directory:
             "runs": scale.runs,
             "tuning_runs": scale.tuning_runs,
             "tail": "the last share of the rounds whose mean is the model; rounds.csv shows each round's own model",
-            "grids": {name: scale.settings_of(name) for name in scale.methods},
+            "settings_tuned_over": len(scale.settings_of(scale.methods[0])),
+            "grids": {name: choices(scale.settings_of(name)) for name in scale.methods},
         },
+        "summary": [],
         "claims": [],
         "tables": {},
         "figures": {},
@@ -334,8 +348,26 @@ def _spread(objectives: list[float], best: list[float]) -> Record:
     }
 
 
+def _runs(scale: Scale, results: dict[str, Record]) -> list[Record]:
+    """Every single run; run k of every method had the same data."""
+    known: list[tuple[str, float | None, list[float]]] = [
+        ("nonprivate", math.inf, results["references"]["nonprivate"]),
+        ("zero", None, results["references"]["zero"]),
+    ]
+    for name in scale.methods:
+        for epsilon in scale.epsilons:
+            batches = _batches(results, name, epsilon)
+            known.append((name, epsilon, [value for batch in batches for value in batch["objectives"]]))
+    return [
+        {"method": name, "epsilon": epsilon, "run": run, "objective": objective}
+        for name, epsilon, objectives in known
+        for run, objective in enumerate(objectives)
+    ]
+
+
 def _rounds(scale: Scale, results: dict[str, Record]) -> list[Record]:
-    rows: list[Record] = []
+    references = [row for row in _frontier(scale, results) if row["method"] in ("nonprivate", "zero")]
+    rows: list[Record] = [{name: row.get(name) for name in ROUNDS} for row in references]
     for name in scale.methods:
         for epsilon in (value for value in scale.epsilons if value in scale.followed):
             batches = _batches(results, name, epsilon)
@@ -392,44 +424,29 @@ def _identity(contender: Contender) -> Record:
     return {"method": contender.name, "label": contender.label, "trust": contender.trust}
 
 
-def _say_grids(scale: Scale, effort: int, console: Console) -> None:
+def _say_what(scale: Scale, effort: int, console: Console) -> None:
     size = scale.size
     console.print(
-        f"Lasso: {size.items} records, {size.features} features, delta = {DELTA:g}, {ADJACENCY}. Every method is tuned "
-        f"over {effort} settings, {scale.tuning_runs} runs each, for every epsilon, on separate data:",
+        f"The Lasso of the paper: {size.items:,} records, {size.features} features, {size.support} of them in use. "
+        f"{len(scale.methods)} methods at {len(scale.epsilons)} budgets (delta = {DELTA:g}, {ADJACENCY}). Every method "
+        f"is tuned for every budget over {effort} settings, {scale.tuning_runs} runs each, on separate data, and then "
+        f"run {scale.runs} times.",
         highlight=False,
     )
+
+
+def _say_grids(scale: Scale, console: Console) -> None:
+    console.print("Tuned over every combination of:")
     for name in scale.methods:
-        grid = scale.settings_of(name)
-        values = {key: list(dict.fromkeys(_word(choice[key]) for choice in grid)) for key in grid[0]}
-        listed = "; ".join(f"{key} {', '.join(options)}" for key, options in values.items())
+        listed = "; ".join(
+            f"{key} {', '.join(map(_word, values))}" for key, values in choices(scale.settings_of(name)).items()
+        )
         console.print(f"  {CONTENDERS[name].label}: {listed}", highlight=False)
+    console.print()
 
 
 def _word(value: Any) -> str:
     return "none" if value is None else f"{value:g}"
-
-
-def _terminal_table(frontier: list[Record]) -> Table:
-    """Mean excess test objective, a line a method, a column an epsilon."""
-    epsilons = sorted({row["epsilon"] for row in frontier if row["epsilon"] is not None and row["epsilon"] < math.inf})
-    table = Table(title="Test objective above the non-private optimum (mean, standard deviation)", box=box.SIMPLE_HEAD)
-    table.add_column("method", overflow="fold")
-    for epsilon in epsilons:
-        table.add_column(f"eps {epsilon:g}", justify="right")
-    zero = next(row for row in frontier if row["method"] == "zero")
-    table.add_row(zero["label"], *[number(zero["excess_mean"])] * len(epsilons))
-    for name in dict.fromkeys(row["method"] for row in frontier if row["method"] in CONTENDERS):
-        own = {row["epsilon"]: row for row in frontier if row["method"] == name}
-        shown = [
-            f"{number(own[e]['excess_mean'])}\n({number(own[e]['excess_std'])})" if e in own else "none"
-            for e in epsilons
-        ]
-        mark = " *" if CONTENDERS[name].published else ""
-        table.add_row(CONTENDERS[name].label + mark, *shown)
-    if any(CONTENDERS[row["method"]].published for row in frontier if row["method"] in CONTENDERS):
-        table.caption = "* the paper's bound as printed, which does not hold: not comparable"
-    return table
 
 
 __all__ = ["FULL", "QUICK", "Sample", "Scale", "Size", "run_lasso"]

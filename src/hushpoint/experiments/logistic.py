@@ -25,10 +25,11 @@ from rich.table import Table
 from hushpoint import methods
 from hushpoint._version import __version__
 from hushpoint.experiments import adult
+from hushpoint.experiments.claims import GRADIENT
 from hushpoint.experiments.contenders import AGGREGATOR, CURATOR, SHARE
 from hushpoint.experiments.seeds import derived
-from hushpoint.experiments.study import Cell, Record, finish, number, run_cells, write_json, write_table
-from hushpoint.experiments.tuning import Settings, product, tuned
+from hushpoint.experiments.study import Cell, Record, finish, run_cells, say, write_json, write_table
+from hushpoint.experiments.tuning import Settings, choices, product, tuned
 from hushpoint.plan import Plan
 from hushpoint.privacy.guarantee import Adjacency, Budget
 from hushpoint.problem import Problem
@@ -43,7 +44,7 @@ _RIDGE = 1e-5
 _TUNING_RUNS = 3
 _PUBLIC, _TEST = 0.2, 0.25  # of the training rows, and of all rows where the table has no split of its own
 COLUMNS = (
-    "method", "label", "trust", "view", "basis", "adjacency", "epsilon", "delta", "rounds", "accuracy_mean",
+    "method", "label", "trust", "view", "unit", "basis", "adjacency", "epsilon", "delta", "rounds", "accuracy_mean",
     "accuracy_std", "runs", "noise_std", "parameters",
 )  # fmt: skip
 
@@ -55,7 +56,7 @@ class Scale:
     epsilons: tuple[float, ...] = (0.03, 0.1, 0.3, 1.0, 3.0)
     rounds: tuple[int, ...] = (5, 20, 80)
     runs: int = 5
-    grid: tuple[Settings, ...] = tuple(product(size=(1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0), clip=(1.0, 0.3)))
+    grid: tuple[Settings, ...] = tuple(product(size=tuple(2.0**k for k in range(9)), clip=(1.0, 0.3)))
 
 
 FULL = Scale()
@@ -63,7 +64,7 @@ QUICK = Scale(
     epsilons=(0.1, 1.0),
     rounds=(5, 20),
     runs=3,
-    grid=tuple(product(size=(1.0, 2.0, 4.0, 8.0, 16.0, 32.0), clip=(1.0, 0.3))),
+    grid=tuple(product(size=(2.0, 4.0, 16.0, 32.0, 64.0, 128.0), clip=(1.0, 0.3))),
 )
 
 
@@ -139,11 +140,11 @@ def _anchored(problem: Problem, rounds: int, reach: float, level: dict[str, Any]
 
 
 METHODS = {
-    "dp_gd": _Method("DP-GD, full batch", CURATOR, _gradient),
-    "dp_sgd_sampled": _Method("DP-SGD, 10% sampled", CURATOR, _sampled),
+    "dp_gd": _Method("DP-GD (full batch)", CURATOR, _gradient),
+    "dp_sgd_sampled": _Method("DP-SGD (10% sampled)", CURATOR, _sampled),
     "private_admm": _Method("one-block ADMM (Alg. 5)", CURATOR, _one_block),
     "anchored_admm": _Method("anchored ADMM", AGGREGATOR, _anchored),
-    "estimator": _Method("PrivateLogisticRegression, untuned", CURATOR, None),
+    "estimator": _Method("PrivateLogisticRegression (untuned)", CURATOR, None),
 }
 
 
@@ -296,9 +297,11 @@ def run_logistic(
             "rounds": list(scale.rounds),
             "runs": scale.runs,
             "adjacency": ADJACENCY,
-            "grid": grid,
+            "settings_tuned_over": len(grid),
+            "grid": choices(grid),
             "tuning_runs": _TUNING_RUNS,
         },
+        "summary": [],
         "claims": [],
         "tables": {},
         "figures": {},
@@ -315,12 +318,13 @@ def run_logistic(
     results = run_cells(directory, [first], follow, weight=weight, jobs=jobs, console=console)
     rows = _rows(scale, results)
     write_table(directory / "tables" / "accuracy.csv", COLUMNS, rows)
-    record |= {"finished": True, "tables": {"accuracy": "tables/accuracy.csv"}, "claims": _claims(rows)}
+    record |= {"finished": True, "tables": {"accuracy": "tables/accuracy.csv"}}
+    record |= {"summary": _summary(rows), "claims": _claims(rows)}
     record["settings"]["delta"] = results["references"]["private_rows"] ** -1.1
-    console.print(_terminal_table(rows))
-    for claim in record["claims"]:
-        console.print(f"- {claim}", highlight=False)
     console.print()
+    say("In detail:", record["claims"], console)
+    console.print(_terminal_table(rows))
+    say("In short:", record["summary"], console)
     finish(directory, record, console)
     return record
 
@@ -386,7 +390,7 @@ def _rows(scale: Scale, results: dict[str, Record]) -> list[Record]:
                         "method": name,
                         "label": method.label,
                         "trust": method.trust,
-                        **{key: guarantee[key] for key in ("view", "basis", "adjacency", "delta")},
+                        **{key: guarantee[key] for key in ("view", "unit", "basis", "adjacency", "delta")},
                         "epsilon": epsilon,
                         "rounds": result["rounds"],
                         "accuracy_mean": float(scores.mean()),
@@ -420,9 +424,47 @@ def _claims(rows: Sequence[Record]) -> list[str]:
     for row in rows:
         if row["method"] == "estimator":
             said.append(
-                f"At epsilon = {row['epsilon']:g} {row['label']}, is right on {_percent(row)}%, in {row['rounds']} "
-                "rounds."
+                f"At epsilon = {row['epsilon']:g} {row['label']} is right on {_percent(row)}%: {row['rounds']} rounds."
             )
+    return said
+
+
+def _summary(rows: Sequence[Record]) -> list[str]:
+    """What the study shows, in a few sentences."""
+    level, usual = (next(row for row in rows if row["method"] == name) for name in ("nonprivate", "constant"))
+    said = [
+        f"Without privacy logistic regression is right on {_percent(level)}% of the test rows, the more frequent class "
+        f"on {_percent(usual)}%."
+    ]
+    own = [row for row in rows if row["method"] == "estimator"]
+    grid = [row for row in rows if row.get("parameters")]
+    if own:
+        listed = ", ".join(f"{_percent(row)}% at {row['epsilon']:g}" for row in own[1:])
+        said.append(
+            f"{own[0]['label']}, which plans its rounds from public facts, is right on {_percent(own[0])}% at epsilon "
+            f"= {own[0]['epsilon']:g}" + (f", {listed}." if listed else ".")
+        )
+        beaten = [
+            row for row in own
+            if row["accuracy_mean"] > max(r["accuracy_mean"] for r in grid if r["epsilon"] == row["epsilon"])
+        ]  # fmt: skip
+        said.append(
+            f"Its mean is above that of every tuned method, whatever the number of rounds, at {len(beaten)} of "
+            f"{len(own)} budgets."
+        )
+    for rounds in sorted({row["rounds"] for row in grid}):
+        leads = []
+        for epsilon in sorted({row["epsilon"] for row in grid}):
+            here = [row for row in grid if (row["rounds"], row["epsilon"]) == (rounds, epsilon)]
+            admm, gradient = (
+                max((row["accuracy_mean"] for row in here if (row["method"] in GRADIENT) is wanted), default=math.nan)
+                for wanted in (False, True)
+            )
+            leads.append(100 * (admm - gradient))
+        said.append(
+            f"With {rounds} rounds the best ADMM leads the best of DP-GD and DP-SGD at {sum(x > 0 for x in leads)} of "
+            f"{len(leads)} budgets: by {min(leads):+.2f} to {max(leads):+.2f} points."
+        )
     return said
 
 
@@ -432,11 +474,13 @@ def _percent(row: Record) -> str:
 
 def _terminal_table(rows: Sequence[Record]) -> Table:
     epsilons = sorted({row["epsilon"] for row in rows if row["method"] in METHODS})
-    table = Table(title="Accuracy on the test rows, in % (standard deviation)", box=box.SIMPLE_HEAD)
+    table = Table(
+        title="Accuracy on the test rows, in %: mean (std)", box=box.SIMPLE_HEAD, padding=0, title_style="bold"
+    )
     table.add_column("method", overflow="fold")
-    table.add_column("rounds", justify="right")
+    table.add_column("rounds", justify="right", no_wrap=True)
     for epsilon in epsilons:
-        table.add_column(f"eps {epsilon:g}", justify="right")
+        table.add_column(f"eps {epsilon:g}", justify="right", no_wrap=True)
     for row in rows[:2]:
         table.add_row(row["label"], "", *[_percent(row)] * len(epsilons))
     for name in dict.fromkeys(row["method"] for row in rows[2:]):
@@ -444,6 +488,6 @@ def _terminal_table(rows: Sequence[Record]) -> Table:
         lengths: list[int | None] = [None] if name == "estimator" else sorted({row["rounds"] for row in own})
         for rounds in lengths:
             found = {row["epsilon"]: row for row in own if rounds in (None, row["rounds"])}
-            shown = [f"{_percent(found[e])} ({number(100 * found[e]['accuracy_std'])})" for e in epsilons]
+            shown = [f"{_percent(found[e])}\n({100 * found[e]['accuracy_std']:.2f})" for e in epsilons]
             table.add_row(own[0]["label"], "" if rounds is None else str(rounds), *shown)
     return table

@@ -11,6 +11,7 @@ import csv
 import hashlib
 import io
 import json
+import math
 import multiprocessing
 import os
 import signal
@@ -20,10 +21,12 @@ from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wai
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
 from dataclasses import dataclass
+from decimal import ROUND_CEILING, ROUND_FLOOR, ROUND_HALF_EVEN, Context, Decimal
 from pathlib import Path
 from typing import Any
 
 from rich.console import Console
+from rich.padding import Padding
 from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
 from hushpoint._checks import require_count
@@ -78,6 +81,7 @@ def run_cells(
     folder.mkdir(parents=True, exist_ok=True)
     results: dict[str, Record] = {}
     waiting: list[Cell] = []
+    started = time.monotonic()
 
     def take(new: Iterable[Cell]) -> None:
         """Sort new cells into those that are done, with all that follows from them, and those to compute."""
@@ -97,8 +101,11 @@ def run_cells(
     with Progress(*columns, *remaining, console=console, transient=True, speed_estimate_period=600) as bar:
         line = bar.add_task("cells", total=weight)
         take(cells)
+        _say_reused(directory, len(results), bool(waiting), console)
         if not waiting:
             return results
+        before = said = bar.tasks[line].completed
+        bar.reset(line, total=weight, completed=before)  # what was read took no time: it must not count as speed
         with _pool(jobs) as pool:
             running: dict[Future[Record], Cell] = {}
             try:
@@ -117,6 +124,11 @@ def run_cells(
                         bar.update(line, description=cell.name)
                         bar.advance(line, cell.weight)
                         take(follow(cell, result["result"]))
+                        done_now = bar.tasks[line].completed
+                        if not console.is_terminal and done_now >= said + weight / 10:
+                            said = done_now
+                            left = (time.monotonic() - started) * (weight - done_now) / (done_now - before)
+                            console.print(f"{done_now / weight:.0%} done, about {max(left, 0):.0f} s left.")
             except KeyboardInterrupt:
                 raise Interrupted(f"{len(results)} cells are finished and kept") from None
             except BrokenProcessPool:
@@ -125,6 +137,15 @@ def run_cells(
                     "run the same command again, perhaps with --jobs 1."
                 ) from None
     return results
+
+
+def _say_reused(directory: Path, found: int, more: bool, console: Console) -> None:
+    if found:
+        rest = "the rest is computed" if more else "there is nothing to compute"
+        console.print(
+            f"{found} finished cells of an earlier run are used again, {rest}. To start over, delete {directory}.",
+            soft_wrap=True, highlight=False,
+        )  # fmt: skip
 
 
 @contextmanager
@@ -205,9 +226,27 @@ def _cell_text(value: Any) -> str:
     return repr(float(value)) if isinstance(value, float) else str(value)
 
 
-def number(value: float) -> str:
-    """A number as tables in the terminal and claims show it: three significant digits."""
-    return f"{value:.3g}"
+def number(value: float, rounding: str = ROUND_HALF_EVEN) -> str:
+    """A number as claims show it: three significant digits, as people write them."""
+    if not value or not math.isfinite(value):
+        return "infinite" if value == math.inf else f"{value:g}"
+    # repr first: 0.3 is meant, not the binary fraction below or above it.
+    short = Decimal(repr(float(value))).normalize(Context(prec=3, rounding=rounding))
+    if 1e-6 <= abs(value) < 1e9:
+        digits = max(0, 2 - short.adjusted())
+        return f"{short:,.{digits}f}"
+    digit, power = f"{short:.2e}".split("e")
+    return f"{digit}e{int(power)}"
+
+
+def at_most(value: float) -> str:
+    """An upper bound, rounded up."""
+    return number(value, ROUND_CEILING)
+
+
+def at_least(value: float) -> str:
+    """A lower bound, rounded down."""
+    return number(value, ROUND_FLOOR)
 
 
 def apart(value: float) -> str:
@@ -215,25 +254,27 @@ def apart(value: float) -> str:
     return f"{number(abs(value))} {'below' if value < 0 else 'above'}"
 
 
+def say(title: str, sentences: Iterable[str], console: Console) -> None:
+    """Sentences as a list in the terminal."""
+    console.print(title, style="bold")
+    for sentence in sentences:
+        console.print(Padding(f"- {sentence}", (0, 0, 0, 1)), highlight=False)
+    console.print()
+
+
 def finish(directory: Path, record: Record, console: Console) -> None:
-    """Draw the figures, write the report where their parts are installed, save ``run.json`` and say where all is."""
+    """Draw the figures, write the report, save ``run.json`` and say where everything is."""
+    from hushpoint import plots, report
+
     write_json(directory / "run.json", record)
     try:
-        from hushpoint import plots
-
         drawn = plots.draw_all(directory)
-    except ImportError as error:
-        console.print(f"No figures: {error}. Install the extra 'plots', then run the same command again.")
-    except ValueError as error:
-        console.print(f"No figures: {error}")
+    except ValueError as error:  # matplotlib is an extra
+        console.print(f"No figures: {error} Then run the same command again.")
     else:
         record["figures"] = {name: f"figures/{paths[1].name}" for name, paths in drawn.items()}
         write_json(directory / "run.json", record)
         for paths in drawn.values():
-            console.print(f"Figure  {paths[1]}", soft_wrap=True, highlight=False)
+            console.print(f"Figure  {paths[1]} (and .png)", soft_wrap=True, highlight=False)
     console.print(f"Tables  {directory / 'tables'}", soft_wrap=True, highlight=False)
-    try:
-        from hushpoint import report  # type: ignore[attr-defined,unused-ignore]
-    except ImportError:
-        return
     console.print(f"Report  {report.write(directory, force=True)}", soft_wrap=True, highlight=False)

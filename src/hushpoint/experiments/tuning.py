@@ -16,6 +16,11 @@ def product(**choices: Sequence[Any]) -> list[Settings]:
     return [dict(zip(names, values, strict=True)) for values in itertools.product(*choices.values())]
 
 
+def choices(grid: Sequence[Settings]) -> dict[str, list[Any]]:
+    """The values of every parameter in a grid, in the order in which they come."""
+    return {name: list(dict.fromkeys(settings[name] for settings in grid)) for name in grid[0]}
+
+
 def require_equal_effort(grids: Mapping[str, Sequence[Settings]]) -> int:
     """The number of settings of every grid; an error where they differ."""
     sizes = {name: len(grid) for name, grid in grids.items()}

@@ -56,10 +56,11 @@ _ACCOUNTANTS = {
     "rdp": ("Rényi DP", ORANGE, "v"),
     "gdp": ("Gaussian DP", BLUE, "o"),
     "pld": ("privacy-loss distribution", SKY, "D"),
-    "exact": ("exact loss of one pair of data sets", BLACK, "X"),
-    "last_iterate": ("last iterate only", GREEN, "s"),
+    "exact": ("exact, one pair", BLACK, "X"),
+    "last_iterate": ("last-iterate bound", GREEN, "s"),
     "published": ("published, not proved", VERMILLION, "^"),
 }
+_SEEN = {"final": "final model", "iterates": "every iterate", "messages": "every message", "network": "by a peer"}
 _OUTCOMES = {
     "objective_best_iterate": ("best iterate on the test set, as reported", VERMILLION, "^"),
     "objective_last": ("last iterate", BLUE, "o"),
@@ -113,7 +114,8 @@ def rounds(table: Rows, path_stem: str | Path) -> Paths:
             curves = styled(part, column, "objective_mean", "objective_std", of=private)[""]
             drawing.frame_x([ax], curves)
             drawing.draw(ax, curves, last_bar=True)
-            drawing.level_lines(ax, levels, named=k == 0)
+            # Named where most room is: over the network every curve begins level, and ends on the right.
+            drawing.level_lines(ax, levels, named=k == len(sides) - 1, falling=not sending)
             ax.set_title(drawing.epsilon_is(epsilon))
             ax.set_xlabel(title)
         drawing.name_axes(axes, None, "test objective")
@@ -122,6 +124,7 @@ def rounds(table: Rows, path_stem: str | Path) -> Paths:
         drawing.note(
             figure,
             drawing.bars_say(rows, "Bars at the ends"),
+            "Each round's own model; what is released may be the mean of the last rounds.",
             "Methods without a network are on the left only." if silent else "",
             drawing.dashed_says(everything),
         )
@@ -148,16 +151,21 @@ def guarantees(table: Rows, path_stem: str | Path) -> Paths:
                 lost.append(f"{label_of(part[0])}, {said}")
             xs, ys, spreads = columns_of(points)
             x, y = (xs, ys) if several else (ys, (float(k),) * len(ys))
+            if several and by_name[name][0].get("view"):
+                # Bounds about different things meet in one panel: each says what is seen.
+                view = str(by_name[name][0]["view"])
+                said = f"{said} ({_SEEN.get(view, view)})"
             curves.append(Series(said, colour, marker, published, x, y, spreads))
         parts.append(curves)
     shown = [curve for curves in parts for curve in curves]
     with drawing.look():
         if several:
-            figure, axes = drawing.panels(len(methods))
+            figure, axes = drawing.panels(len(methods), height=3.7)
             drawing.frame(axes, shown, x="log", y="log")
             for ax, part, curves in zip(axes, methods, parts, strict=True):
                 ax.set_title(drawing.wrapped(drawing.sentence(label_of(part[0])), 34))
                 drawing.draw(ax, curves, nested=True)
+                drawing.legend_below(ax)
             drawing.name_axes(axes, "noisy steps", f"epsilon{drawing.at_delta(rows)}")
         else:
             figure, axes = drawing.panels(1, width=6.4, height=1.2 + 0.45 * len(methods))
@@ -167,7 +175,7 @@ def guarantees(table: Rows, path_stem: str | Path) -> Paths:
             axes[0].set_yticks(range(len(names)), names)
             axes[0].set_ylim(len(names) - 0.5, -0.5)
             axes[0].set_xlabel(f"epsilon{drawing.at_delta(rows)}")
-        drawing.legend_outside(figure, axes)
+            drawing.legend_outside(figure, axes)
         drawing.note(figure, f"Infinite or unknown, not drawn: {'; '.join(dict.fromkeys(lost))}." if lost else "")
         return drawing.saved(figure, path_stem)
 
@@ -217,6 +225,7 @@ def accuracy(table: Rows, path_stem: str | Path) -> Paths:
         drawing.frame_y(axes, shown, levels, scale="linear")
         drawing.frame_x(axes[:1], first, "log")
         drawing.draw(axes[0], first, bars=True)
+        axes[0].set_title(_lengths(by_budget))
         axes[0].set_xlabel(f"epsilon{drawing.at_delta(private)}")
         for ax, (epsilon, curves) in zip(axes[1:], followed.items(), strict=True):
             drawing.frame_x([ax], curves, "log")
@@ -229,6 +238,15 @@ def accuracy(table: Rows, path_stem: str | Path) -> Paths:
         drawing.legend_outside(figure, axes)
         drawing.note(figure, drawing.bars_say(rows), drawing.dashed_says(shown), apart=shown)
         return drawing.saved(figure, path_stem)
+
+
+def _lengths(rows: Rows) -> str:
+    """The number of rounds that most rows have, and whether it is that of all."""
+    lengths = [number_in(row, "rounds") for row in rows if math.isfinite(number_in(row, "rounds"))]
+    if not lengths:
+        return ""
+    usual = max(lengths, key=lengths.count)
+    return f"{usual:.0f} rounds" + ("" if set(lengths) == {usual} else ", or the method's own")
 
 
 def as_published(table: Rows, path_stem: str | Path) -> Paths:
@@ -265,6 +283,7 @@ def as_published(table: Rows, path_stem: str | Path) -> Paths:
             ax.set_xlabel("epsilon as stated")
             ax.set_ylabel(title)
             drawing.legend_below(ax)
+        axes[0].set_title(drawing.wrapped(drawing.sentence(label_of(rows[0])), 44))
         drawing.note(figure, drawing.bars_say(rows), apart=outcomes)
         return drawing.saved(figure, path_stem)
 

@@ -104,7 +104,7 @@ def draw(
             "markerfacecolor": "white" if curve.published else curve.colour,
             "markeredgecolor": curve.colour if curve.published else "white",  # marks on top of each other stay apart
             "markeredgewidth": 1.2 if curve.published else 0.6,
-            "label": wrapped(curve.label, 38),
+            "label": wrapped(curve.label, 40),
             "zorder": 3,
         }
         if len(curve.x) > 9:  # a few marks are enough to know a curve, at places of its own
@@ -113,7 +113,9 @@ def draw(
             style["linewidth"], style["markersize"] = max(1.2, 3.2 - 0.6 * k), max(4.5, 7.5 - 0.9 * k)
         xs = [x * apart ** (k - (len(curves) - 1) / 2) for x in curve.x]
         if bars and any(curve.spread):
-            ax.errorbar(xs, curve.y, yerr=curve.spread, elinewidth=0.9, capsize=2.2, **style)
+            top = ax.get_ylim()[1]  # what is above it is written at the edge, without a bar
+            spread = [wide if y <= top else 0.0 for y, wide in zip(curve.y, curve.spread, strict=True)]
+            ax.errorbar(xs, curve.y, yerr=spread, elinewidth=0.9, capsize=2.2, **style)
         else:
             ax.plot(xs, curve.y, **style)
         if last_bar and any(curve.spread[-1:]):
@@ -134,12 +136,18 @@ def _sideways(curves: Sequence[Series]) -> float:
 
 def _beyond(ax: Axes, curve: Series, xs: Sequence[float]) -> None:
     """Write what is above the axis at its edge."""
-    top = ax.get_ylim()[1]
+    from matplotlib.patheffects import withStroke
+
+    (left, right), top = ax.get_xlim(), ax.get_ylim()[1]
     for x, y in zip(xs, curve.y, strict=True):
         if y > top:
+            # To the left, since such curves come down on the right; not where that would leave the axes.
+            room = math.log(x / left) > 0.2 * math.log(right / left) if left > 0 else x - left > 0.2 * (right - left)
             ax.annotate(
-                f"↑ {y:.2g}", (x, 1.0), xycoords=("data", "axes fraction"), xytext=(3, -1), va="top", ha="left",
-                textcoords="offset points", color=curve.colour, fontsize=8,
+                f"↑{short(float(f'{y:.2g}'))}", (x, 1.0), xycoords=("data", "axes fraction"),
+                xytext=(-3 if room else 4, -1), textcoords="offset points", va="top", ha="right" if room else "center",
+                color=curve.colour, fontsize=7.5, zorder=5,
+                path_effects=[withStroke(linewidth=2.5, foreground="white")],
             )  # fmt: skip
 
 
@@ -163,10 +171,11 @@ def level_lines(ax: Axes, levels: Sequence[tuple[str, float]], *, named: bool, f
                 if ax.get_yscale() == "log"
                 else (value - low) / (high - low)
             )
-            right = (share > 0.5) == falling
+            right, edge = (share > 0.5) == falling, share > 0.9
             ax.annotate(
-                name, (0.985 if right else 0.015, value), xycoords=("axes fraction", "data"), xytext=(0, 2.5),
-                textcoords="offset points", color=GREY, fontsize=8, ha="right" if right else "left", zorder=5,
+                name, (0.985 if right else 0.015, value), xycoords=("axes fraction", "data"),
+                xytext=(0, -2.5 if edge else 2.5), textcoords="offset points", color=GREY, fontsize=8,
+                ha="right" if right else "left", va="top" if edge else "baseline", zorder=5,
                 path_effects=[withStroke(linewidth=2.5, foreground="white")],
             )  # fmt: skip
 
@@ -259,7 +268,14 @@ def name_axes(axes: Sequence[Axes], x: str | None, y: str) -> None:
 
 def legend_below(ax: Axes) -> None:
     if ax.get_legend_handles_labels()[1]:
-        ax.legend(loc="upper left", bbox_to_anchor=(-0.02, -0.2), borderaxespad=0.0, handlelength=2.8)
+        from matplotlib.transforms import ScaledTranslation
+
+        figure = ax.get_figure(root=True)
+        assert figure is not None
+        below = ax.transAxes + ScaledTranslation(0, -0.5, figure.dpi_scale_trans)  # inches: the name of the axis
+        ax.legend(
+            loc="upper left", bbox_to_anchor=(-0.02, 0.0), bbox_transform=below, borderaxespad=0, handlelength=2.8
+        )
 
 
 def legend_outside(figure: Figure, axes: Sequence[Axes]) -> None:
