@@ -122,7 +122,7 @@ def chosen_kind(model: str | None, schema: Schema) -> str:
 
 def _parts(data: Any, schema: Schema) -> Iterator[Any]:
     for chunk in read_chunks(data) if isinstance(data, (str, Path)) else [data]:
-        _require_declared(schema, chunk)
+        require_declared(schema, chunk)
         yield chunk
 
 
@@ -147,7 +147,7 @@ def _matrices(data: Any, schema: Schema, encoder: Any) -> tuple[Any, NDArray[Any
     features, targets, users = [], [], []
     for chunk in _parts(data, schema):
         features.append(encoder.transform(chunk))
-        targets.append(_targets(schema, chunk))
+        targets.append(declared_targets(schema, chunk))
         if schema.groups is not None:
             users.append(_users(schema, chunk))
     y = np.concatenate(targets)
@@ -160,7 +160,8 @@ def _matrices(data: Any, schema: Schema, encoder: Any) -> tuple[Any, NDArray[Any
     return X, y, np.concatenate(users) if users else None
 
 
-def _require_declared(schema: Schema, table: Any) -> None:
+def require_declared(schema: Schema, table: Any) -> None:
+    """Refuse a table that lacks a declared column, or has one that is not declared."""
     names = list(getattr(table, "columns", table))
     needed = [*schema.features, schema.target, schema.groups]
     absent = [name for name in needed if name is not None and name not in names]
@@ -174,7 +175,8 @@ def _require_declared(schema: Schema, table: Any) -> None:
         )
 
 
-def _targets(schema: Schema, table: Any) -> NDArray[Any]:
+def declared_targets(schema: Schema, table: Any) -> NDArray[Any]:
+    """The targets of a table: numbers clipped to their range, or names of classes."""
     assert schema.target is not None
     column, given = schema.target_column, cells.column_of(table, schema.target)
     who = f"target {schema.target!r}"

@@ -1,0 +1,351 @@
+"""Federated training from the command line: agree, hand out keys, start the server and the sites, run."""
+
+from __future__ import annotations
+
+import json
+import signal
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+if TYPE_CHECKING:
+    from hushpoint.federated.launch import Outcome
+
+Folder = Annotated[Path, typer.Argument(metavar="DIR", help="The folder of the federation.")]
+SiteFolder = Annotated[Path, typer.Argument(metavar="SITE_DIR", help="The folder of one site.")]
+AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
+
+_FEDERATION = """\
+# What all sites agree on. After a change: hushpoint federated plan {folder}
+
+[model]
+loss = "{loss}"
+regularizer = {{l2 = 0.01}}  # or {{l1 = 0.01}}, both, {{}} for none
+row_norm = {row_norm}  # longer rows are scaled down to this{with_intercept}
+clip = 1.0  # bound on the gradient of a row
+fit_intercept = true
+weights = "rows"  # whether sites count by their rows, or equally ("items")
+
+[method]
+name = "federated_admm"  # noise at the sites, nobody is trusted; "anchored_admm": noise at a trusted server
+rounds = 10
+gamma = 20.0
+
+[budget]  # or noise_std under [method]
+epsilon = 1.0
+delta = 1e-5
+unit = "record"  # whom it protects: one "record" of a site, or the whole site as a "user"
+
+[sites]
+rows = {rows}  # the public number of rows of each site
+"""
+
+_ENDS = {"stalled": "stalled", "unfinished": "is unfinished", "died": "died", "refused": "was refused"}
+
+_SERVER = """\
+# How the server behaves; sites need not agree to this.
+address = "{address}"
+quorum = 1.0  # share of the sites asked that must answer for a round to count
+round_timeout = 120  # seconds
+resend_after = 20  # seconds after which a silent site is asked again
+start_timeout = 120  # seconds to wait for sites at the start
+retries = 5  # rounds without a quorum are tried so often again
+# validation = "public.csv"  # public rows whose objective is shown after each round
+"""
+
+
+def init(
+    folder: Folder,
+    rows: Annotated[list[int], typer.Option("--rows", help="Rows of a site, once for each.", min=1)],
+    schema: Annotated[
+        Path | None, typer.Option(help="The schema of the sites' tables (hushpoint schema drafts one).")
+    ] = None,
+    features: Annotated[int | None, typer.Option(help="Number of features, for NumPy data.", min=1)] = None,
+    address: Annotated[str, typer.Option(help="Where sites will find the server.")] = "127.0.0.1:9092",
+) -> None:
+    """Make the folder of a federation: what is agreed on, the plan, a folder for each site, the Flower app.
+
+    Example: hushpoint federated init hospitals --rows 1200 --rows 800 --schema patients.schema.toml
+    """
+    from hushpoint.federated.folder import Federation, Shape
+    from hushpoint.federated.launch import write_app
+    from hushpoint.tables.schema import toml_value
+    from hushpoint.tables.writing import written_whole
+
+    if (schema is None) == (features is None):
+        raise ValueError("give one of --schema FILE (tables) and --features N (NumPy data).")
+    if folder.exists() and any(folder.iterdir()):
+        raise ValueError(f"{str(folder)!r} is not empty. Choose another folder.")
+    text = f"features = {features}\n" if schema is None else _read(schema)
+    folder.mkdir(parents=True, exist_ok=True)
+    with written_whole(folder / "schema.toml") as file:
+        file.write(text)
+    shape = Shape.read(folder / "schema.toml")
+    values = {
+        "folder": folder,
+        "loss": "logistic" if shape.two_classes else "huber",
+        "row_norm": f"{shape.row_norm:.6g}",
+        "with_intercept": ", the intercept's 1 included",
+        "rows": toml_value(rows),
+        "address": address,
+    }
+    for name, template in (("federation.toml", _FEDERATION), ("server.toml", _SERVER)):
+        with written_whole(folder / name) as file:
+            file.write(template.format(**values))
+    federation = Federation(folder)
+    federation.write_plan()
+    write_app(federation)
+    typer.echo(
+        f"Wrote {folder}. Edit {folder / 'federation.toml'} and {folder / 'server.toml'}, then\n"
+        f"  hushpoint federated plan {folder}\n  hushpoint federated keys {folder}"
+    )
+
+
+def plan(folder: Folder, as_json: AsJson = False) -> None:
+    """Make the plan anew from federation.toml and schema.toml, and say what it promises.
+
+    Example: hushpoint federated plan hospitals
+    """
+    from hushpoint.federated.folder import Federation
+    from hushpoint.federated.terms import plan_digest, spent, trust, units
+
+    federation = Federation(folder)
+    made, seed = federation.write_plan(), federation.seed
+    most = made.schedule.most(made.steps) if trust(made) == "nobody" else made.steps
+    promises = [spent(made, most, unit=unit, seed=seed) for unit in units(made)]
+    if as_json:
+        record = {"run": plan_digest(made), "plan": made.to_dict(), "promised": [p.to_dict() for p in promises]}
+        typer.echo(json.dumps(record, indent=2))
+        return
+    typer.echo(f"Plan {plan_digest(made)}: {made.method}, {made.steps} rounds, {made.operator.blocks} sites.")
+    for promise in promises:
+        typer.echo(f"- {promise}")
+
+
+def keys(
+    folder: Annotated[Path, typer.Argument(metavar="DIR", help="The folder of the federation, or of a site (--own).")],
+    host: Annotated[
+        list[str] | None, typer.Option("--host", help="A name or address that sites call the server by.")
+    ] = None,
+    days: Annotated[int, typer.Option(help="How long the certificate holds.", min=1)] = 365,
+    own: Annotated[
+        bool, typer.Option("--own", help="At a site: make its key there, so that nobody else ever has it.")
+    ] = False,
+) -> None:
+    """Make the keys that are missing: certificate and signing key of the server, a key for each site.
+
+    Example: hushpoint federated keys hospitals --host federation.example.org
+    """
+    from hushpoint.federated.folder import Federation, make_site_key
+
+    if own:
+        make_site_key(folder)
+        typer.echo(
+            f"Wrote {folder / 'site.key'}. Send {folder / 'site.pub'} to whoever runs the server: it goes to roster/."
+        )
+        return
+    made = Federation(folder).make_keys(host or [], days)
+    typer.echo(f"Made: {', '.join(made)}." if made else "Nothing was missing.")
+
+
+def superlink(folder: Folder) -> None:
+    """Start Flower's SuperLink with TLS and known sites only, and keep it running.
+
+    Example: hushpoint federated superlink hospitals
+    """
+    from hushpoint.federated.folder import Federation
+    from hushpoint.federated.launch import serve_superlink
+
+    serve_superlink(Federation(folder), _say)
+
+
+def site(
+    folder: SiteFolder,
+    patience: Annotated[
+        float, typer.Option(help="Seconds to wait for a server that does not admit the site.", min=0.0)
+    ] = 25.0,
+    stock: Annotated[
+        bool,
+        typer.Option("--stock", help="Use Flower's own flower-supernode, which runs any program the server sends it."),
+    ] = False,
+) -> None:
+    """Join the federation as a site and answer the server; ends on Ctrl-C.
+
+    Example: hushpoint federated site hospitals/sites/03
+    """
+    from hushpoint.federated.folder import Site
+
+    here = Site(folder)
+    if stock:
+        from hushpoint.federated.launch import become_supernode
+
+        here.client()  # what is wrong with the data or the keys is said here
+        become_supernode(here)
+    from hushpoint.federated.apps import site_answer
+    from hushpoint.federated.node import SiteNode
+
+    try:
+        node = SiteNode(
+            here.address, folder / "ca.crt", here.own_key(), site_answer(here), folder, _unlike_the_last(_say), patience
+        )
+        for name in (signal.SIGINT, signal.SIGTERM):
+            signal.signal(name, lambda *_: node.stop.set())
+        _say(f"site {here.number}: {here.address}")
+        node.serve()
+    except ValueError:  # written by us, and without data
+        raise
+    except Exception as error:  # its text may quote data, and what is printed may be kept in a log
+        raise ValueError(f"the site failed with a {type(error).__name__}. Start it again.") from None
+
+
+def run(
+    folder: Folder,
+    timeout: Annotated[float | None, typer.Option(help="Stop watching after so many seconds.", min=0.0)] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Run the plan on the sites that have joined, or go on with it, and show its rounds.
+
+    Example: hushpoint federated run hospitals
+    """
+    from hushpoint.federated import launch
+    from hushpoint.federated.folder import Federation
+
+    federation = Federation(folder)
+    ended = launch.run(federation, _shown(as_json), timeout)
+    _conclude(ended, federation.run, as_json)
+
+
+def simulate(
+    folder: Folder,
+    out: Annotated[Path | None, typer.Option(help="Where to write; default: DIR/simulation.")] = None,
+    in_process: Annotated[bool, typer.Option("--in-process", help="Without Flower.")] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Run the plan with all sites on this machine, with Flower's simulation engine, or without Flower.
+
+    Example: hushpoint federated simulate hospitals
+    """
+    from hushpoint.federated import launch
+    from hushpoint.federated.folder import Federation
+
+    federation, place = Federation(folder), out or folder / "simulation"
+    if in_process:
+        ended = launch.simulate_in_process(federation, place, _shown(as_json))
+    else:
+        ended = launch.simulate(federation, place, (lambda words: None) if as_json else _say)
+    _conclude(ended, place / "run", as_json)
+
+
+def status(folder: SiteFolder, as_json: AsJson = False) -> None:
+    """Say what a site has spent, by its own ledger.
+
+    Example: hushpoint federated status hospitals/sites/03
+    """
+    from hushpoint.federated.disk import Damaged
+    from hushpoint.federated.folder import Site
+    from hushpoint.federated.terms import plan_digest, spent, trust, units
+
+    here = Site(folder)
+    agreed, number = here.plan(), here.number
+    name = plan_digest(agreed)
+    try:
+        ledger = here.store().ledger()
+    except Damaged:
+        raise ValueError(
+            f"the ledger in {str(folder)!r} is lost or damaged: nobody knows what this site has spent. Restore it "
+            f"from a copy, or vouch for a number: hushpoint federated readmit {folder} --participations N"
+        ) from None
+    count, local = ledger.count(name), trust(agreed) == "nobody"
+    said = [spent(agreed, count, unit=unit, site=number, seed=here.seed) for unit in units(agreed)] if local else []
+    if as_json:
+        record = {
+            "site": number,
+            "run": name,
+            "participations": count,
+            "in_all_runs": ledger.before + len(ledger.entries),
+            "vouched_for": ledger.before,
+            "spent": [guarantee.to_dict() for guarantee in said],
+        }
+        typer.echo(json.dumps(record, indent=2))
+        return
+    typer.echo(
+        f"Site {number} took part {count} times in run {name}, {ledger.before + len(ledger.entries)} times in all."
+    )
+    for guarantee in said:
+        typer.echo(f"- {guarantee}")
+    if not local:
+        typer.echo(
+            "The noise of this method is the server's, and so is the statement of what is spent: ask for run.json."
+        )
+
+
+def readmit(
+    folder: SiteFolder,
+    participations: Annotated[
+        int, typer.Option(help="How often the site has taken part, at most: a number that you vouch for.", min=0)
+    ],
+) -> None:
+    """Open a new ledger where one was lost, with a number of participations that a person vouches for.
+
+    Example: hushpoint federated readmit hospitals/sites/03 --participations 20
+    """
+    from hushpoint.federated.ledger import SiteStore
+
+    SiteStore.readmit(folder, participations)
+    typer.echo(f"Opened a new ledger in {folder}, with {participations} participations vouched for.")
+
+
+def _read(path: Path) -> str:
+    try:
+        return path.read_text(encoding="utf-8")
+    except OSError as error:
+        raise ValueError(f"{str(path)!r} cannot be read: {error.strerror}.") from None
+
+
+def _say(words: str) -> None:
+    print(words, flush=True)
+
+
+def _unlike_the_last(tell: Callable[[str], None]) -> Callable[[str], None]:
+    """Say a thing once, however often it is repeated."""
+    last: list[str] = []
+
+    def told(words: str) -> None:
+        if last != [words]:
+            last[:] = [words]
+            tell(words)
+
+    return told
+
+
+def _shown(as_json: bool) -> Callable[[Mapping[str, Any]], None]:
+    from hushpoint.federated.table import headline, line_of
+
+    if as_json:
+        return lambda record: None
+    _say(headline())
+    return lambda record: _say(line_of(record))
+
+
+def _conclude(ended: Outcome, place: Path, as_json: bool) -> None:
+    """Print what a run cost and where the model is; a code other than 0 unless it came to its end."""
+    try:
+        record = json.loads((place / "run.json").read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        record = {}
+    if as_json:
+        typer.echo(json.dumps({"outcome": ended.name, "words": ended.words, **record}, indent=2))
+    else:
+        for guarantee in record.get("spent", []):
+            _say(f"- {guarantee['statement']}")
+    if ended.name in ("finished", "spent"):
+        if not as_json:
+            _say(f"The run is {ended.name}: {place / 'run.json'}")
+        return
+    if not as_json:
+        remedy = " Run the same command again to go on." if ended.name in ("stalled", "died") else ""
+        words = (ended.words or "too few sites answered").rstrip(".")
+        typer.echo(f"Error: the run {_ENDS[ended.name]}: {words}.{remedy}", err=True)
+    raise typer.Exit(3 if ended.name in ("stalled", "unfinished") else 1)

@@ -1,0 +1,521 @@
+"""The folder of a federation and the folders of its sites: what is agreed on, who has which files, and the data.
+
+``federation.toml`` and ``schema.toml`` say what all agree on; ``plan.json`` is made from both. ``sites/NN`` is all that
+one site gets: its own copy of the plan, which are its terms, its key, its ledger, and where its data is.
+"""
+
+from __future__ import annotations
+
+import json
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hushpoint import losses, methods, regularizers
+from hushpoint._checks import require_count, require_positive
+from hushpoint.federated.client import Client, Window, site_rows
+from hushpoint.federated.ledger import SiteStore
+from hushpoint.federated.terms import plan_digest, require_federated
+from hushpoint.plan import Plan
+from hushpoint.privacy.guarantee import Budget
+from hushpoint.problem import Problem, Rows, item_rows
+from hushpoint.regularizers import Regularizer
+from hushpoint.tables.schema import Schema, toml_value
+from hushpoint.tables.writing import written_whole
+
+if TYPE_CHECKING:
+    from cryptography.hazmat.primitives.asymmetric.ec import EllipticCurvePrivateKey, EllipticCurvePublicKey
+
+    from hushpoint.federated.flower import Pace
+
+Array = NDArray[np.float64]
+
+_METHODS = ("federated_admm", "anchored_admm", "dp_fedavg", "dp_sgd")
+_ADDRESS = "127.0.0.1:9092"
+
+
+# --- reading settings
+
+
+def _settings(path: Path) -> dict[str, Any]:
+    try:
+        return tomllib.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise ValueError(
+            f"{str(path)!r} cannot be read: {error.strerror}. Make a federation: hushpoint federated init."
+        ) from None
+    except ValueError as error:
+        raise ValueError(f"{str(path)!r} is no valid TOML: {error}.") from None
+
+
+def _only(table: Mapping[str, Any], where: str, known: tuple[str, ...]) -> None:
+    unknown = [name for name in table if name not in known]
+    if unknown:
+        raise ValueError(f"{where} has {', '.join(map(repr, unknown))}. It takes: {', '.join(known)}.")
+
+
+def _table(settings: Mapping[str, Any], name: str) -> dict[str, Any]:
+    found = settings.get(name, {})
+    if not isinstance(found, dict):
+        raise ValueError(f"{name} is {found!r}. Write [{name}] and its settings under it.")
+    return found
+
+
+def _seed(settings: Mapping[str, Any]) -> int | None:
+    """The seed of a test; everyone must name it in their own file, and guarantees then say that it is no release."""
+    testing = _table(settings, "testing")
+    _only(testing, "[testing]", ("seed",))
+    return None if "seed" not in testing else require_count("seed", testing["seed"], least=0)
+
+
+# --- what all agree on
+
+
+@dataclass(frozen=True)
+class Shape:
+    """What the local data look like: a table with declared columns, or arrays with a number of features."""
+
+    schema: Schema | None = None
+    arrays: int = 0
+
+    @staticmethod
+    def read(path: Path) -> Shape:
+        """From ``schema.toml``: the schema of a table, or ``features = N`` for NumPy data."""
+        settings = _settings(path)
+        if set(settings) == {"features"}:
+            return Shape(arrays=require_count("features", settings["features"]))
+        try:
+            shape = Shape(Schema.from_dict(settings))
+            assert shape.schema is not None
+            shape.schema.target_column  # noqa: B018  a schema without a target says so here
+        except ValueError as error:
+            raise ValueError(f"{str(path)!r} declares too little or wrongly:\n{error}") from None
+        return shape
+
+    @property
+    def features(self) -> int:
+        """Length of an encoded row."""
+        return self.arrays if self.schema is None else len(self._encoder().get_feature_names_out())
+
+    @property
+    def names(self) -> list[str]:
+        """The features by name."""
+        if self.schema is None:
+            return [f"x{j}" for j in range(self.arrays)]
+        return [str(name) for name in self._encoder().get_feature_names_out()]
+
+    @property
+    def row_norm(self) -> float:
+        """A length of rows, the constant of an intercept included, that is known without looking at any."""
+        return 1.0 if self.schema is None else float(np.hypot(self._encoder().typical_row_norm_, 1.0))
+
+    @property
+    def two_classes(self) -> bool:
+        """Whether the target is one of two classes."""
+        return self.schema is not None and self.schema.task == "classification"
+
+    def _encoder(self) -> Any:
+        from hushpoint.preprocessing import TableEncoder
+
+        return TableEncoder(self.schema).fit()
+
+    def load(self, path: Path) -> tuple[Array, Array]:
+        """The features and the targets in a file; those of two classes as -1 and 1."""
+        if not path.is_file():
+            raise ValueError(f'there is no file {str(path)!r}. Name the data in site.toml: data = "...".')
+        if self.schema is None:
+            return self._loaded_arrays(path)
+        from hushpoint.tables.reading import read_chunks
+        from hushpoint.tables.training import declared_targets, require_declared
+
+        encoder, parts, targets = self._encoder(), [], []
+        for chunk in read_chunks(path):
+            require_declared(self.schema, chunk)
+            parts.append(encoder.transform(chunk))
+            targets.append(declared_targets(self.schema, chunk))
+        values = np.concatenate(targets)
+        if self.two_classes:
+            if len(self.schema.classes) != 2:
+                raise ValueError(f"target {self.schema.target!r} has {len(self.schema.classes)} classes. Declare two.")
+            values = np.where(values == self.schema.classes[1], 1.0, -1.0)
+        return np.vstack(parts), values.astype(np.float64)
+
+    def _loaded_arrays(self, path: Path) -> tuple[Array, Array]:
+        remedy = (
+            "Save X (rows, features) and y (rows,) with np.savez, or one table with y in the last column with np.save."
+        )
+        try:
+            loaded = np.load(path, allow_pickle=False)
+            if isinstance(loaded, np.lib.npyio.NpzFile):
+                with loaded:
+                    X, y = np.asarray(loaded["X"], dtype=np.float64), np.asarray(loaded["y"], dtype=np.float64)
+            else:
+                X, y = np.asarray(loaded[:, :-1], dtype=np.float64), np.asarray(loaded[:, -1], dtype=np.float64)
+        except Exception:  # of NumPy and zipfile; their texts quote what is in the file
+            raise ValueError(f"{path.name!r} does not hold NumPy data as expected. {remedy}") from None
+        if X.ndim != 2 or X.shape[1] != self.arrays or y.shape != (X.shape[0],):
+            raise ValueError(
+                f"{path.name!r} has X of shape {X.shape}, y of shape {y.shape}, and features = {self.arrays}. {remedy}"
+            )
+        return X, y
+
+
+def make_plan(federation: Mapping[str, Any], shape: Shape) -> Plan:
+    """The plan that ``federation.toml`` and ``schema.toml`` describe."""
+    _only(federation, "federation.toml", ("model", "method", "budget", "sites", "testing"))
+    model, method, sites = (dict(_table(federation, name)) for name in ("model", "method", "sites"))
+    _only(model, "[model]", ("loss", "regularizer", "row_norm", "clip", "fit_intercept", "weights"))
+    _only(sites, "[sites]", ("count", "rows"))
+    rows = sites.get("rows")
+    if rows is None and "count" not in sites:
+        raise ValueError(
+            "[sites] has neither rows nor count. Write rows = [120, 80, 100], the public size of each site."
+        )
+    count = len(rows) if rows is not None else require_count("count", sites["count"])
+    if sites.get("count", count) != count:
+        raise ValueError(f"[sites] has count = {sites['count']} and {count} entries in rows. Make them agree.")
+    loss = model.get("loss", "logistic" if shape.two_classes else "squared")
+    chosen = losses.from_dict(loss) if isinstance(loss, dict) else losses.resolve(loss)
+    if shape.two_classes != (chosen.labels == "two-class") and shape.schema is not None:
+        kind = "two classes" if shape.two_classes else "a number"
+        raise ValueError(f"loss is {chosen.name!r} and the target of schema.toml is {kind}. Choose another loss.")
+    problem = Problem.declared(
+        count,
+        shape.features,
+        chosen,
+        _regularizer(model.get("regularizer", {})),
+        row_norm=model.get("row_norm"),
+        clip=model.get("clip"),
+        rows_per_item=rows,
+        weights=model.get("weights", "items"),
+        fit_intercept=model.get("fit_intercept", False),
+    )
+    name = method.pop("name", None)
+    if name not in _METHODS:
+        raise ValueError(f"name in [method] is {name!r}. Choose one of: {', '.join(_METHODS)}.")
+    if "budget" in federation:
+        method["budget"] = _budget(_table(federation, "budget"), "[budget]")
+    try:
+        plan: Plan = getattr(methods, name)(problem, **method)
+    except TypeError as error:
+        raise ValueError(f"[method] does not suit {name}: {error}.") from None
+    require_federated(plan)
+    return Plan.from_json(plan.to_json())
+
+
+def _regularizer(record: Any) -> Regularizer | None:
+    """``{l2 = 0.01}``, ``{l1 = 0.1}``, both, ``{}`` for none, or the record of any other with its name."""
+    if not isinstance(record, dict):
+        raise ValueError(f"regularizer is {record!r}. Write for example regularizer = {{l2 = 0.01}}.")
+    if "name" in record:
+        return regularizers.from_dict(record)
+    _only(record, "regularizer", ("l1", "l2"))
+    l1, l2 = (require_positive(name, record[name]) if name in record else 0.0 for name in ("l1", "l2"))
+    if l1 and l2:
+        return regularizers.ElasticNet(l1, l2)
+    return regularizers.L1(l1) if l1 else regularizers.L2(l2) if l2 else None
+
+
+def _budget(table: Mapping[str, Any], where: str) -> Budget:
+    _only(table, where, ("epsilon", "delta", "view", "adjacency", "unit"))
+    if not {"epsilon", "delta"} <= set(table):
+        raise ValueError(f"{where} needs epsilon and delta.")
+    return Budget(**table)
+
+
+# --- the folder of whoever runs the server
+
+
+@dataclass(frozen=True)
+class Federation:
+    """The folder that ``hushpoint federated init`` makes."""
+
+    folder: Path
+
+    @property
+    def keys(self) -> Path:
+        """Certificate, key and signing key of the server."""
+        return self.folder / "keys"
+
+    @property
+    def run(self) -> Path:
+        """The state and the log of the run."""
+        return self.folder / "run"
+
+    @property
+    def flower(self) -> Path:
+        """What Flower keeps: its home, its database, its logs."""
+        return self.folder / "flower"
+
+    @property
+    def app(self) -> Path:
+        """The app that Flower is handed: two files, so that nothing else of the folder goes into it."""
+        return self.folder / "app"
+
+    def settings(self) -> dict[str, Any]:
+        """``federation.toml``."""
+        return _settings(self.folder / "federation.toml")
+
+    def shape(self) -> Shape:
+        """``schema.toml``."""
+        return Shape.read(self.folder / "schema.toml")
+
+    @property
+    def seed(self) -> int | None:
+        """The seed of a test, None in earnest."""
+        return _seed(self.settings())
+
+    def write_plan(self) -> Plan:
+        """Make ``plan.json`` anew, and hand it with the schema to the sites whose folders are here."""
+        plan = make_plan(self.settings(), self.shape())
+        if (self.run / "run.json").exists() and plan_digest(plan) != plan_digest(_read_plan(self.folder / "plan.json")):
+            raise ValueError(
+                f"{str(self.run)!r} holds a run of the plan as it was. Take the agreement to a new folder, or move the "
+                "run away: what was spent stays counted in the ledgers of the sites."
+            )
+        _write(self.folder / "plan.json", plan.to_json() + "\n")
+        for site in range(plan.operator.blocks):
+            folder = self.site(site, plan.operator.blocks)
+            if not folder.exists():
+                self._new_site(site, folder)
+            _write(folder / "plan.json", plan.to_json() + "\n")
+            _write(folder / "schema.toml", (self.folder / "schema.toml").read_text(encoding="utf-8"))
+        return plan
+
+    def plan(self) -> Plan:
+        """The plan; an error where ``federation.toml`` or ``schema.toml`` say something else by now."""
+        plan = _read_plan(self.folder / "plan.json")
+        if plan_digest(make_plan(self.settings(), self.shape())) != plan_digest(plan):
+            raise ValueError(
+                "federation.toml or schema.toml has changed since plan.json was made. Undo that, or make it anew: "
+                f"hushpoint federated plan {self.folder}"
+            )
+        return plan
+
+    def site(self, site: int, count: int) -> Path:
+        """The folder of a site."""
+        return self.folder / "sites" / _number(site, count)
+
+    def roster(self, site: int, count: int) -> Path:
+        """The public key of a site."""
+        return self.folder / "roster" / f"{_number(site, count)}.pub"
+
+    def _new_site(self, site: int, folder: Path) -> None:
+        """A folder for a site, with the ledger that is made once."""
+        SiteStore.create(folder)
+        seed = self.seed
+        lines = [
+            f"site = {site}",
+            f"superlink = {toml_value(self.address)}",
+            "# The data, relative to this file: .csv, .csv.gz, .parquet, .npz (X, y) or .npy (y in the last column).",
+            'data = "data.csv"',
+            '# window = "22:00-06:00"  # hours in which this site takes part, by its own clock',
+            "# [limit]  # what this site will spend in all runs together, whatever the plan allows",
+            "# epsilon = 1.0",
+            "# delta = 1e-5",
+        ]
+        if seed is not None:
+            lines += ["", "[testing]  # noise that anyone can compute: never with data of people", f"seed = {seed}"]
+        _write(folder / "site.toml", "\n".join(lines) + "\n")
+
+    # --- the server
+
+    def server(self) -> dict[str, Any]:
+        """``server.toml``."""
+        settings = _settings(self.folder / "server.toml")
+        known = (
+            "address",
+            "quorum",
+            "round_timeout",
+            "resend_after",
+            "start_timeout",
+            "retries",
+            "validation",
+            "delta",
+        )
+        _only(settings, "server.toml", known)
+        return settings
+
+    @property
+    def address(self) -> str:
+        """Where sites find the server."""
+        address = self.server().get("address", _ADDRESS)
+        host, _, port = str(address).rpartition(":")
+        if not host or not port.isdigit():
+            raise ValueError(f"address is {address!r}. Write host:port, for example {_ADDRESS}.")
+        return str(address)
+
+    def pace(self) -> Pace:
+        """How long the server waits."""
+        from hushpoint.federated.flower import Pace
+
+        names = ("round_timeout", "resend_after", "start_timeout")
+        given = {name: require_positive(name, value) for name, value in self.server().items() if name in names}
+        retries = self.server().get("retries", Pace.retries)
+        return Pace(**given, retries=require_count("retries", retries, least=0))
+
+    def server_options(self) -> dict[str, Any]:
+        """Quorum, seed, delta and public validation data, as ``Server`` takes them."""
+        settings = self.server()
+        options: dict[str, Any] = {"quorum": settings.get("quorum", 1.0), "seed": self.seed}
+        if "delta" in settings:
+            options["delta"] = settings["delta"]
+        if "validation" in settings:
+            options["validation"] = self._validation(self.folder / str(settings["validation"]))
+        return options
+
+    def _validation(self, path: Path) -> Problem:
+        """Public rows, each of the same weight."""
+        facts = self.plan().facts
+        assert facts is not None
+        X, y = self.shape().load(path)
+        each = replace(facts, items=len(y), rows_per_item=None, weights="items")
+        return Problem.from_facts(each).with_rows(item_rows(each, X, y))
+
+    def own_key(self) -> EllipticCurvePrivateKey:
+        """The key that the server signs its requests with."""
+        from hushpoint.federated.keys import load_private
+
+        return load_private(self.keys / "signing.key")
+
+    def site_keys(self, count: int) -> list[EllipticCurvePublicKey]:
+        """The public keys of all sites."""
+        from hushpoint.federated.keys import load_public
+
+        return [load_public(self.roster(site, count)) for site in range(count)]
+
+    def make_keys(self, hosts: list[str], days: int) -> list[str]:
+        """Whatever keys are missing, the server's and those of sites whose folders are here. Names what was made."""
+        from hushpoint.federated import keys
+
+        count, made = self.plan().operator.blocks, []
+        if not (self.keys / "server.crt").exists():
+            host = self.address.rpartition(":")[0].strip("[]")
+            names = dict.fromkeys([*hosts, *([] if host in ("0.0.0.0", "::") else [host]), "127.0.0.1", "localhost"])
+            keys.make_certificates(self.keys, list(names), days)
+            made.append("certificate of the server")
+        if not (self.keys / "signing.key").exists():
+            key = keys.new_key()
+            keys.save_private(self.keys / "signing.key", key)
+            keys.save_public(self.keys / "signing.pub", key.public_key())
+            made.append("signing key of the server")
+        for site in range(count):
+            folder = self.site(site, count)
+            if not self.roster(site, count).exists():
+                keys.save_public(self.roster(site, count), make_site_key(folder).public_key())
+                made.append(f"key of site {site}")
+            if folder.exists():
+                _write(folder / "ca.crt", (self.keys / "ca.crt").read_text(encoding="ascii"))
+                _write(folder / "server.pub", (self.keys / "signing.pub").read_text(encoding="ascii"))
+        return made
+
+
+def make_site_key(folder: Path) -> EllipticCurvePrivateKey:
+    """A key for a site, made where the site is; its public half goes to the roster of the server."""
+    from hushpoint.federated import keys
+
+    key = keys.new_key()
+    keys.save_private(folder / "site.key", key)
+    (folder / "site.pub").unlink(missing_ok=True)
+    keys.save_public(folder / "site.pub", key.public_key())
+    return key
+
+
+# --- the folder of a site
+
+
+@dataclass(frozen=True)
+class Site:
+    """The folder of one site: all it needs, and nothing of the others."""
+
+    folder: Path
+
+    def settings(self) -> dict[str, Any]:
+        """``site.toml``."""
+        settings = _settings(self.folder / "site.toml")
+        _only(settings, "site.toml", ("site", "superlink", "data", "window", "limit", "testing"))
+        return settings
+
+    @property
+    def number(self) -> int:
+        """Which site of the plan it is."""
+        return require_count("site", self.settings().get("site"), least=0)
+
+    @property
+    def address(self) -> str:
+        """Where the server is."""
+        return str(self.settings().get("superlink", _ADDRESS))
+
+    @property
+    def limit(self) -> Budget | None:
+        """What the site will spend in all."""
+        settings = self.settings()
+        return _budget(_table(settings, "limit"), "[limit]") if "limit" in settings else None
+
+    @property
+    def seed(self) -> int | None:
+        """The seed of a test, None in earnest."""
+        return _seed(self.settings())
+
+    def plan(self) -> Plan:
+        """The plan that the site agreed to: its own copy."""
+        return _read_plan(self.folder / "plan.json")
+
+    def store(self) -> SiteStore:
+        """The ledger and the state."""
+        return SiteStore(self.folder)
+
+    def own_key(self) -> EllipticCurvePrivateKey:
+        """The key that the site signs with, and that the server's registry knows."""
+        from hushpoint.federated.keys import load_private
+
+        return load_private(self.folder / "site.key")
+
+    def rows(self) -> Rows:
+        """The data, scaled and clipped as the plan says."""
+        X, y = Shape.read(self.folder / "schema.toml").load(self.folder / str(self.settings().get("data", "data.csv")))
+        return site_rows(self.plan(), self.number, X, y)
+
+    def client(self, *, signed: bool = True, store: SiteStore | None = None) -> Client:
+        """The client of this site, with its data."""
+        from hushpoint.federated.keys import load_public
+
+        settings, plan = self.settings(), self.plan()
+        window = settings.get("window")
+        return Client(
+            plan,
+            self.number,
+            self.rows(),
+            self.store() if store is None else store,
+            seed=self.seed,
+            limit=self.limit,
+            server_key=load_public(self.folder / "server.pub") if signed else None,
+            own_key=self.own_key() if signed else None,
+            window=None if window is None else Window.parse(str(window)),
+        )
+
+
+def _number(site: int, count: int) -> str:
+    return f"{site:0{max(2, len(str(count - 1)))}d}"
+
+
+def _read_plan(path: Path) -> Plan:
+    try:
+        return Plan.from_json(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise ValueError(
+            f"{str(path)!r} cannot be read: {error.strerror}. Make it: hushpoint federated plan."
+        ) from None
+    except (json.JSONDecodeError, KeyError, TypeError):
+        raise ValueError(f"{str(path)!r} is no plan. Make it anew: hushpoint federated plan.") from None
+
+
+def _write(path: Path, text: str) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with written_whole(path, force=True) as file:
+        file.write(text)

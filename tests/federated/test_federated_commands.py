@@ -1,0 +1,292 @@
+"""The commands of a federation, but for Flower: agreeing, keys, sites and their data, what was spent, a lost ledger."""
+
+import json
+import os
+import re
+from pathlib import Path
+
+import numpy as np
+import pytest
+from deployment import command, federation, model_of
+
+from hushpoint.federated import Server, ServerStore, plan_digest
+from hushpoint.federated.folder import Federation, Shape, Site
+
+SCHEMA = """\
+target = "sick"
+[columns.age]
+kind = "number"
+low = 0
+high = 100
+[columns.ward]
+kind = "category"
+values = ["a", "b", "c"]
+[columns.sick]
+kind = "category"
+values = ["no", "yes"]
+"""
+TABLES = (
+    "age,ward,sick\n30,a,no\n70,b,yes\n50,c,no\n",
+    "age,ward,sick\n20,a,no\n25,b,no\n",  # one class only, as a small site may have
+)
+
+
+def failing(*arguments):
+    """What a command says that refuses."""
+    return command(*arguments, code=2)
+
+
+def change(path, old, new):
+    text = path.read_text()
+    assert old in text
+    path.write_text(text.replace(old, new))
+
+
+@pytest.fixture
+def folder(tmp_path):
+    return federation(tmp_path / "federation", with_keys=False)
+
+
+@pytest.fixture
+def hospitals(tmp_path):
+    """Two sites with tables."""
+    (tmp_path / "schema.toml").write_text(SCHEMA)
+    place = tmp_path / "hospitals"
+    command("init", place, "--rows", 3, "--rows", 2, "--schema", tmp_path / "schema.toml")
+    for site, table in enumerate(TABLES):
+        (place / "sites" / f"{site:02d}" / "data.csv").write_text(table)
+    return place
+
+
+def test_init_writes_a_federation_that_runs_as_it_is(hospitals):
+    shown = command("simulate", hospitals, "--in-process")
+    assert "The run is finished" in shown
+    assert "for one record" in shown
+    record = json.loads((hospitals / "simulation" / "run" / "run.json").read_text())
+    assert (record["kind"], record["status"], record["trusted"]) == ("federated", "finished", "nobody")
+    budget = record["plan"]["budget"]
+    promised = {guarantee["unit"]: guarantee["epsilon"] for guarantee in record["promised"]}
+    assert promised["record"] <= budget["epsilon"] < promised["user"]
+    assert "integer seed" not in shown  # the noise is real unless a test asks otherwise
+
+
+def test_a_site_has_all_it_needs_and_nothing_of_the_others(hospitals):
+    place = hospitals / "sites" / "01"
+    assert {path.name for path in place.iterdir()} == {
+        "data.csv", "ledger.jsonl", "plan.json", "schema.toml", "site.toml",
+    }  # fmt: skip
+    assert plan_digest(Site(place).plan()) == plan_digest(Federation(hospitals).plan())
+    assert {path.name for path in (hospitals / "app").iterdir()} == {"app.py", "pyproject.toml"}  # what Flower carries
+
+
+def test_rows_are_encoded_as_declared_and_classes_are_those_of_all(hospitals):
+    X, y = Shape.read(hospitals / "schema.toml").load(hospitals / "sites" / "01" / "data.csv")
+    np.testing.assert_allclose(X, [[-0.6, 1, 0, 0], [-0.5, 0, 1, 0]])
+    assert y.tolist() == [-1.0, -1.0]
+
+
+@pytest.mark.parametrize("name", ["data.npz", "data.npy", "data.csv.gz", "data.parquet"])
+def test_data_may_be_arrays_or_tables(tmp_path, name):
+    X, y = np.arange(8.0).reshape(4, 2) / 8, np.array([1.0, 2.0, 3.0, 4.0])
+    schema = "features = 2\n"
+    if name.startswith("data.np"):
+        np.savez(tmp_path / name, X=X, y=y) if name.endswith("z") else np.save(tmp_path / name, np.column_stack([X, y]))
+    else:
+        pandas = pytest.importorskip("pandas")
+        frame = pandas.DataFrame({"first": X[:, 0], "second": X[:, 1], "y": y})
+        if name.endswith("parquet"):
+            pytest.importorskip("pyarrow", reason="Parquet needs pyarrow")
+            frame.to_parquet(tmp_path / name)
+        else:
+            frame.to_csv(tmp_path / name, index=False)
+        number = 'kind = "number"\nlow = -1\nhigh = '
+        columns = [f"[columns.{column}]\n{number}{1 if column != 'y' else 9}\n" for column in frame.columns]
+        schema = 'target = "y"\n' + "".join(columns)
+    (tmp_path / "schema.toml").write_text(schema)
+    loaded, targets = Shape.read(tmp_path / "schema.toml").load(tmp_path / name)
+    np.testing.assert_allclose(loaded, X, atol=1e-12)
+    np.testing.assert_allclose(targets, y)
+
+
+def test_a_site_with_another_number_of_rows_than_agreed_is_refused(hospitals):
+    table = hospitals / "sites" / "00" / "data.csv"
+    table.write_text(table.read_text() + "41,a,yes\n")
+    said = failing("simulate", hospitals, "--in-process")
+    assert "holds 4 rows and the plan says 3" in said
+    assert "41" not in said
+
+
+def test_bad_arrays_are_named_by_shape_only(tmp_path):
+    (tmp_path / "schema.toml").write_text("features = 3\n")
+    np.savez(tmp_path / "data.npz", X=np.full((2, 2), 4711.5), y=np.zeros(2))
+    (tmp_path / "other.npz").write_bytes(b"4711.5")
+    for name in ("data.npz", "other.npz"):
+        with pytest.raises(ValueError, match=r"np\.savez") as error:
+            Shape.read(tmp_path / "schema.toml").load(tmp_path / name)
+        assert "4711" not in str(error.value)
+
+
+def test_a_change_of_the_agreement_is_noticed(folder):
+    change(folder / "federation.toml", "noise_std = 0.05", "noise_std = 0.04")
+    assert "has changed since plan.json was made" in failing("simulate", folder, "--in-process")
+    before = Site(folder / "sites" / "00").plan()
+    command("plan", folder)
+    assert plan_digest(Site(folder / "sites" / "00").plan()) != plan_digest(before)
+    command("simulate", folder, "--in-process")
+
+
+def test_the_plan_of_a_begun_run_is_not_replaced(folder):
+    command("simulate", folder, "--in-process", "--out", folder)  # its run folder is then that of the federation
+    change(folder / "federation.toml", "gamma = 2.0", "gamma = 3.0")
+    assert "holds a run of the plan as it was" in failing("plan", folder)
+
+
+def test_a_ledger_is_made_once_and_never_again(folder):
+    place = folder / "sites" / "00"
+    (place / "ledger.jsonl").unlink()
+    command("plan", folder)
+    assert not (place / "ledger.jsonl").exists()
+    assert "readmit" in failing("status", place)
+    command("readmit", place, "--participations", 9)
+    said = json.loads(command("status", place, "--json"))
+    assert (said["participations"], said["vouched_for"]) == (9, 9)
+    assert "never made anew" in failing("readmit", place, "--participations", 0)
+
+
+def test_status_says_what_a_site_has_spent_by_its_own_ledger(folder):
+    place = folder / "sites" / "01"
+    said = command("status", place)
+    assert "took part 0 times" in said
+    client = Site(place).client(signed=False)
+    client.answer(Server(client.plan, ServerStore.in_memory()).open_round(range(3))[1])
+    said = json.loads(command("status", place, "--json"))
+    assert said["participations"] == 1
+    epsilon = {guarantee["unit"]: guarantee["epsilon"] for guarantee in said["spent"]}
+    assert 0 < epsilon["record"] < epsilon["user"] < np.inf
+    assert "integer seed 7" in said["spent"][0]["statement"]
+
+
+def test_the_seed_of_a_test_is_each_partys_own_to_give(folder):
+    # a server that names a seed must not make the noise of sites known that did not agree to it
+    site = folder / "sites" / "02"
+    change(site / "site.toml", "[testing]\nseed = 7", "")
+    assert Site(site).seed is None
+    assert Site(folder / "sites" / "01").seed == Federation(folder).seed == 7
+
+
+def test_a_trusted_server_method_runs_too(tmp_path):
+    method = 'name = "anchored_admm"\nrounds = 5\ngamma = 2.0\nnoise_std = 0.0'
+    place = federation(tmp_path / "anchored", with_keys=False, method=method)
+    command("simulate", place, "--in-process")
+    assert model_of(place / "simulation" / "run").shape == (5,)
+    assert "the server's" in command("status", place / "sites" / "00")
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "words"),
+    [
+        ("noise_std = 0.05", "", "noise_std"),
+        ("gamma = 2.0", "gama = 2.0", "gama"),
+        ("[model]", "[model]\nclipp = 1", "'clipp'"),
+        ('name = "federated_admm"', 'name = "dp_cd"', "dp_cd"),
+        ("rows = [8, 11, 9]", "rows = [8, 11, 9]\ncount = 4", "count = 4"),
+        ("rows = [8, 11, 9]", "", "neither rows nor count"),
+        ("{l2 = 0.01}", "{l3 = 0.01}", "'l3'"),
+        ("seed = 7", "seed = -1", "seed is -1"),
+        ("[model]", "model", "no valid TOML"),
+    ],
+)
+def test_faults_in_the_agreement_are_named(folder, old, new, words):
+    change(folder / "federation.toml", old, new)
+    assert words in failing("plan", folder)
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "words"),
+    [
+        ("site = 0", "site = 7", "site is 7"),
+        ("site = 0", "sight = 0", "'sight'"),
+        ("[testing]", 'window = "noon"\n[testing]', "window is 'noon'"),
+        ("[testing]", "[limit]\nepsilon = 1.0\n[testing]", "[limit] needs epsilon and delta"),
+        ("data.npz", "nothing.npz", "there is no file"),
+    ],
+)
+def test_faults_in_the_settings_of_a_site_are_named(folder, old, new, words):
+    place = folder / "sites" / "00"
+    text = (place / "site.toml").read_text().replace("# [limit]", "#")
+    (place / "site.toml").write_text(text)
+    change(place / "site.toml", old, new)
+    with pytest.raises(ValueError) as error:  # noqa: PT011
+        Site(place).client(signed=False)
+    assert words in str(error.value)
+
+
+def test_init_wants_a_new_folder_and_one_kind_of_data(tmp_path, hospitals):
+    assert "is not empty" in failing("init", hospitals, "--rows", 3, "--features", 2)
+    assert "give one of" in failing("init", tmp_path / "new", "--rows", 3)
+
+
+def test_keys_are_made_once_and_only_their_owner_reads_them(folder):
+    pytest.importorskip("cryptography")
+    from hushpoint.federated import keys
+
+    command("keys", folder, "--host", "federation.example.org")
+    private = [folder / "keys" / "server.key", folder / "keys" / "signing.key", *folder.glob("sites/*/site.key")]
+    assert len(private) == 5
+    assert {os.stat(path).st_mode & 0o777 for path in private} == {0o600}
+    before = {path: path.read_bytes() for path in [*private, *folder.glob("roster/*")]}
+    assert command("keys", folder).strip() == "Nothing was missing."
+    assert before == {path: path.read_bytes() for path in before}
+    for site in range(3):
+        own = keys.load_private(folder / "sites" / f"{site:02d}" / "site.key").public_key()
+        assert own == keys.load_public(folder / "roster" / f"{site:02d}.pub")
+        assert (
+            keys.load_public(folder / "sites" / f"{site:02d}" / "server.pub")
+            == Federation(folder).own_key().public_key()
+        )
+    assert "never replaced" in failing("keys", folder / "sites" / "00", "--own")
+
+
+def test_the_certificate_is_for_the_names_of_the_server_and_signed_by_the_authority(folder):
+    pytest.importorskip("cryptography")
+    from cryptography import x509
+
+    command("keys", folder, "--host", "federation.example.org", "--days", 30)
+    root, leaf = (
+        x509.load_pem_x509_certificate((folder / "keys" / f"{name}.crt").read_bytes()) for name in ("ca", "server")
+    )
+    leaf.verify_directly_issued_by(root)
+    names = leaf.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
+    assert names.get_values_for_type(x509.DNSName) == ["federation.example.org", "localhost"]
+    assert [str(address) for address in names.get_values_for_type(x509.IPAddress)] == ["127.0.0.1"]
+    assert 30 <= (leaf.not_valid_after_utc - leaf.not_valid_before_utc).days <= 31
+    assert not (folder / "keys" / "ca.key").exists()  # nobody can make another certificate that sites accept
+
+
+def test_a_run_without_a_superlink_says_so(folder):
+    pytest.importorskip("cryptography")
+    command("keys", folder)
+    assert "there is no SuperLink" in failing("run", folder)
+
+
+def test_the_how_to_page_is_true(tmp_path, monkeypatch):
+    # catches: a page that was never run, or that the code has outgrown
+    pytest.importorskip("cryptography")
+    monkeypatch.chdir(tmp_path)
+    page = (Path(__file__).parents[2] / "docs" / "howto-federated.md").read_text()
+    blocks = dict(re.findall(r"^```(\w+)\n(.*?)^```", page, flags=re.MULTILINE | re.DOTALL))
+    exec(compile(blocks["python"], "docs/howto-federated.md", "exec"), {})
+    Path("again.schema.toml").write_text(blocks["toml"])
+    lines = re.findall(r"^\$ hushpoint federated (.*)$", page, flags=re.MULTILINE)
+    assert [line.split()[0] for line in lines] == ["init", "plan", "keys", "superlink", "site", "run"]
+    for line in lines[:3]:
+        for said in command(*line.split()).splitlines():
+            start = said.split(", an untrusted server")[0]  # the page leaves out what guarantees rest on
+            assert start in page, f"{line} says {said}"
+    for site in range(3):
+        Path(f"{site}.csv").rename(f"hospitals/sites/0{site}/data.csv")
+    Path("public.csv").rename("hospitals/public.csv")
+    change(Path("hospitals/server.toml"), '# validation = "public.csv"', 'validation = "public.csv"')
+    assert "The run is finished" in command("simulate", "hospitals", "--in-process")
+    last = json.loads(Path("hospitals/simulation/run/rounds.jsonl").read_text().splitlines()[-1])
+    assert last["objective"] < 0.52  # the page shows 0.486; at the model 0 it is 0.693
