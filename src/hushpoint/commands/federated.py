@@ -42,7 +42,14 @@ unit = "record"  # whom it protects: one "record" of a site, or the whole site a
 rows = {rows}  # the public number of rows of each site
 """
 
-_ENDS = {"stalled": "stalled", "unfinished": "is unfinished", "died": "died", "refused": "was refused"}
+_ENDS = {
+    "stalled": "stalled",
+    "unfinished": "is unfinished",
+    "died": "died",
+    "refused": "was refused",
+    "lost": "is lost",
+}
+_LOST = "sites know of later rounds than this server does; they are counted, and their model is not here"
 
 _SERVER = """\
 # How the server behaves; sites need not agree to this.
@@ -346,6 +353,6 @@ def _conclude(ended: Outcome, place: Path, as_json: bool) -> None:
         return
     if not as_json:
         remedy = " Run the same command again to go on." if ended.name in ("stalled", "died") else ""
-        words = (ended.words or "too few sites answered").rstrip(".")
+        words = (ended.words or (_LOST if ended.name == "lost" else "too few sites answered")).rstrip(".")
         typer.echo(f"Error: the run {_ENDS[ended.name]}: {words}.{remedy}", err=True)
     raise typer.Exit(3 if ended.name in ("stalled", "unfinished") else 1)

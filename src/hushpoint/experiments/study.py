@@ -105,7 +105,8 @@ def run_cells(
         if not waiting:
             return results
         before = said = bar.tasks[line].completed
-        bar.reset(line, total=weight, completed=before)  # what was read took no time: it must not count as speed
+        bar.reset(line, total=weight)  # what was read took no time: it must not count as speed
+        bar.update(line, completed=before)
         with _pool(jobs) as pool:
             running: dict[Future[Record], Cell] = {}
             try:

@@ -247,7 +247,8 @@ class Rounds:
         looked = time.monotonic()
         while time.monotonic() < until:
             for name, letter in _pulled(self.grid, self._open):
-                self._take(self._open.pop(name), unpacked(letter))
+                if name in self._open:
+                    self._take(self._open.pop(name), unpacked(letter))
             if not self.server.waiting and (
                 self.server.has_quorum or self._is_hopeless or "stale" in self._reasons.values()
             ):
@@ -264,6 +265,8 @@ class Rounds:
             return
         verdict = self.server.receive(site, payload)
         if verdict.again is not None:
+            # Asked twice without its block, it may say twice that it has none: only the new request counts.
+            self._open = {name: other for name, other in self._open.items() if other != site}
             self._post({site: verdict.again})
         elif verdict.status != "late":
             self._reasons[site] = verdict.reason
