@@ -12,6 +12,7 @@ from hushpoint._version import __version__
 
 if TYPE_CHECKING:
     from hushpoint import (
+        federated,
         losses,
         methods,
         noise,
@@ -53,6 +54,7 @@ _HOMES = {
     "State": "hushpoint.engine",
 }
 _MODULES = (
+    "federated",
     "losses",
     "methods",
     "noise",
@@ -80,6 +82,7 @@ __all__ = [
     "Result",
     "State",
     "__version__",
+    "federated",
     "losses",
     "methods",
     "noise",
