@@ -320,6 +320,7 @@ def test_sparse_input_equals_dense_input(loss, grouped, storage):
     for method, call in {
         "dp_sgd": {"steps": 15, "step_size": 0.5, "sample_prob": 0.5},
         "dp_cd": {"steps": 15},
+        "dp_fedavg": {"rounds": 8, "local_steps": 3, "local_step_size": 0.4, "clip_update": 0.3},
         "private_admm": {"steps": 8, "gamma": 2.0},
         "centralized_admm": {"steps": 8, "gamma": 2.0, "schedule": 3},
         "anchored_admm": {"rounds": 8, "gamma": 2.0},

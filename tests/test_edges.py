@@ -23,6 +23,7 @@ def flat(value: float, target: float, width: int = 1) -> tuple[np.ndarray, np.nd
 CLIPPED = {
     "dp_sgd": lambda p: hp.methods.dp_sgd(p, 1, 1.0, noise_std=1.0),
     "dp_cd": lambda p: hp.methods.dp_cd(p, 1, 1.0, noise_std=1.0),
+    "dp_fedavg": lambda p: hp.methods.dp_fedavg(p, 1, 3, 1.0, 1.0, noise_std=1.0),
     "private_admm": lambda p: hp.methods.private_admm(p, 1, 1.0, noise_std=1.0),
     "centralized_admm": lambda p: hp.methods.centralized_admm(p, 2, 1.0, noise_std=1.0),
     "anchored_admm": lambda p: hp.methods.anchored_admm(p, 2, 1.0, noise_std=1.0),

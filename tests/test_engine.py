@@ -41,6 +41,12 @@ PLANS = {
     "dp_sgd fixed": (LASSO, lambda k: methods.dp_sgd(LASSO, k, 0.2, sample_size=3, noise_std=0.1)),
     "dp_sgd users": (USERS, lambda k: methods.dp_sgd(USERS, k, 0.2, 0.5, noise_std=0.1)),
     "dp_cd": (LASSO, lambda k: methods.dp_cd(LASSO, k, noise_std=0.1)),
+    "dp_fedavg": (LASSO, lambda k: methods.dp_fedavg(LASSO, k, 3, 0.2, 0.3, noise_std=0.1)),
+    "dp_fedavg poisson": (
+        USERS,
+        lambda k: methods.dp_fedavg(USERS, k, 3, 0.2, 0.3, 0.8, sample_prob=0.5, noise_std=0.1),
+    ),
+    "dp_fedavg fixed": (USERS, lambda k: methods.dp_fedavg(USERS, k, 3, 0.2, 0.3, sample_size=4, noise_std=0.1)),
     "private": (LASSO, lambda k: methods.private_admm(LASSO, k, 2.0, noise_std=0.1)),
     "private users": (USERS, lambda k: methods.private_admm(USERS, k, 2.0, 0.7, noise_std=0.1, tolerance=1e-9)),
     "private fused": (
@@ -458,7 +464,7 @@ def test_errors_reach_the_blocks_that_move_and_the_mean(name):
     np.testing.assert_allclose(two.shared - one.shared, np.full(FEATURES, moved.sum() / ITEMS), atol=1e-12)
 
 
-@pytest.mark.parametrize("name", ["dp_sgd", "dp_cd", "anchored", "federated sum", "private", "stateless"])
+@pytest.mark.parametrize("name", ["dp_sgd", "dp_cd", "dp_fedavg", "anchored", "federated sum", "private", "stateless"])
 def test_errors_are_used_or_refused(name):
     # errors that are accepted and then forgotten: a study of inexact steps would report exact ones
     def with_errors():

@@ -184,6 +184,28 @@ def test_dp_sgd_is_its_recursion(make, sampling, varying):
 
 
 @every_example
+@pytest.mark.parametrize("sampling", [{}, {"sample_prob": 0.4}, {"sample_size": 2}], ids=["all", "poisson", "fixed"])
+@pytest.mark.parametrize("bound", [0.2, 4.0])
+def test_dp_fedavg_is_its_recursion(make, sampling, bound):
+    # Local steps that all start from z, a clip of the sum or of single steps, a weight inside the clip, noise scaled by
+    # the local step, a prox with another step than that of the updates.
+    e, rounds, g, K, server, std = example(**make), 8, 0.4, 3, 0.7, 0.05
+    plan = methods.dp_fedavg(e.problem, rounds, K, g, bound, server, noise_std=std, **sampling)
+    expected_size = sampling.get("sample_size", sampling.get("sample_prob", 1.0) * e.n)
+    z, models = np.zeros(e.width), []
+    for step, sample in enumerate(draws(plan)):
+        total = SOURCE.normals("sum", [0], step, e.width, std * expected_size)[0]
+        for i in sample:
+            x = z
+            for _ in range(K):
+                x = x - g * e.items[i].gradient(x)
+            total = total + e.n * e.items[i].weight * clip(x - z, bound)
+        z = e.prox_r(z + server * total / expected_size, server * K * g)
+        models.append(z)
+    np.testing.assert_allclose(run(plan), models, **CLOSE)
+
+
+@every_example
 @pytest.mark.parametrize("varying", [False, True], ids=["one step", "a step each"])
 def test_dp_cd_is_its_recursion(make, varying):
     # Another coordinate than the drawn one, noise on all of them, a prox of all of them.

@@ -73,6 +73,8 @@ METHODS = {
     "gradient": lambda p: hp.methods.dp_sgd(p, 10, 1.0, noise_std=0.1),
     "sampled gradient": lambda p: hp.methods.dp_sgd(p, 10, 1.0, 0.3, noise_std=0.1),
     "coordinates": lambda p: hp.methods.dp_cd(p, 30, noise_std=0.1),
+    "local steps": lambda p: hp.methods.dp_fedavg(p, 6, 3, 0.5, 0.3, noise_std=0.1),
+    "sampled local steps": lambda p: hp.methods.dp_fedavg(p, 6, 3, 0.5, 0.3, sample_size=9, noise_std=0.1),
     "anchored": lambda p: hp.methods.anchored_admm(p, 6, 2.0, noise_std=0.3, sample_prob=0.5),
 }
 

@@ -46,6 +46,7 @@ CASES: dict[str, tuple[Make, str, float]] = {
     "dp_sgd": (lambda s: methods.dp_sgd(FOUR, STEPS, 0.1, noise_std=s), "final", 0.6),
     "dp_sgd users": (lambda s: methods.dp_sgd(CROWD, STEPS, 0.1, noise_std=s), "iterates", 0.6),
     "dp_cd": (lambda s: methods.dp_cd(LINE, STEPS, 0.1, noise_std=s), "final", 0.3),
+    "dp_fedavg": (lambda s: methods.dp_fedavg(CROWD, STEPS, 3, 0.1, 0.2, noise_std=s), "iterates", 0.6),
     "private_admm": (lambda s: methods.private_admm(FOUR, STEPS, 1.0, noise_std=s), "final", 0.6),
     "private_admm ridge": (
         lambda s: methods.private_admm(
@@ -295,6 +296,7 @@ REPLICAS: dict[str, Plan] = {
     **{name: CASES[name][0](0.7) for name in CASES},
     "dp_sgd poisson": methods.dp_sgd(CROWD, 4, 0.1, 0.5, noise_std=0.7),
     "dp_sgd sizes": methods.dp_sgd(FOUR, 4, [0.4, 0.3, 0.2, 0.1], noise_std=0.7),
+    "dp_fedavg poisson": methods.dp_fedavg(CROWD, 4, 3, 0.1, 0.2, 0.7, sample_prob=0.5, noise_std=0.7),
     "anchored sampled": methods.anchored_admm(CROWD, 4, 1.0, sample_prob=0.5, noise_std=0.7),
     "sum sampled": methods.federated_admm(
         CROWD, 4, 1.0, noise="sum", clip_residual=0.5, sample_prob=0.5, noise_std=0.7

@@ -25,6 +25,7 @@ Make = Callable[..., Plan]
 GAUSSIAN: dict[str, Make] = {
     "dp_sgd": lambda **o: methods.dp_sgd(RECORDS, 50, 0.5, **o),
     "dp_cd": lambda **o: methods.dp_cd(RECORDS, 50, **o),
+    "dp_fedavg": lambda **o: methods.dp_fedavg(BY_ROWS, 50, 5, 0.5, 0.3, **o),
     "private_admm": lambda **o: methods.private_admm(RECORDS, 50, 10.0, **o),
     "centralized_admm": lambda **o: methods.centralized_admm(RECORDS, 50, 1.0, **o),
     "cyclic": lambda **o: methods.centralized_admm(RECORDS, 1500, 1.0, schedule="cyclic", **o),
@@ -36,6 +37,7 @@ GAUSSIAN: dict[str, Make] = {
 }
 SAMPLED: dict[str, Make] = {
     "dp_sgd poisson": lambda **o: methods.dp_sgd(RECORDS, 50, 0.5, 0.05, **o),
+    "dp_fedavg poisson": lambda **o: methods.dp_fedavg(BY_ROWS, 50, 5, 0.5, 0.3, sample_prob=0.05, **o),
     "federated sum poisson": lambda **o: methods.federated_admm(
         RECORDS, 50, 1.0, noise="sum", clip_residual=1.0, sample_prob=0.05, **o
     ),
@@ -158,6 +160,7 @@ def test_the_noise_of_a_plan_is_the_callers_noise_scaled_up() -> None:
 AFFORD: dict[str, Plan] = {
     "dp_sgd": methods.dp_sgd(RECORDS, 1, 0.5, noise_std=0.05),
     "dp_sgd poisson": methods.dp_sgd(RECORDS, 1, 0.5, 0.05, noise_std=0.05),
+    "dp_fedavg": methods.dp_fedavg(BY_ROWS, 1, 5, 0.5, 0.3, noise_std=0.05),
     "private_admm": methods.private_admm(RECORDS, 1, 10.0, noise_std=0.5),
     "cyclic": methods.centralized_admm(RECORDS, 1, 1.0, noise_std=30.0, schedule="cyclic"),
     "federated_admm": methods.federated_admm(USERS, 1, 1.0, noise_std=30.0),
@@ -224,7 +227,7 @@ def test_exactly_one_of_noise_and_budget(name: str) -> None:
         make(noise_std=-1.0)
 
 
-@pytest.mark.parametrize("name", ["dp_sgd", "dp_cd", "anchored_admm", "federated sum", "dp_sgd poisson"])
+@pytest.mark.parametrize("name", ["dp_sgd", "dp_cd", "dp_fedavg", "anchored_admm", "federated sum", "dp_sgd poisson"])
 def test_views_that_no_noise_protects_are_refused(name: str) -> None:
     # Catches: an endless search, or a finite answer, for messages that carry no noise.
     make = {**GAUSSIAN, **SAMPLED}[name]

@@ -274,6 +274,17 @@ TIGHT: dict[str, tuple[Plan, str, str]] = {
     ),
     "3g": (methods.dp_sgd(flat(4), 5, 2.0, noise_std=0.4), "iterates", "record"),
     "3g record": (methods.dp_sgd(flat(4, 3, weights="rows"), 5, 2.0, noise_std=0.4), "iterates", "record"),
+    "3g averaging": (methods.dp_fedavg(flat(4), 5, 3, 2.0, 6.0, noise_std=0.4), "iterates", "record"),
+    "3g averaging user": (
+        methods.dp_fedavg(flat(4, 3, weights="rows"), 5, 3, 2.0, 6.0, noise_std=0.4),
+        "iterates",
+        "user",
+    ),
+    "3g averaging record": (
+        methods.dp_fedavg(flat(4, 3, weights="rows"), 5, 3, 2.0, 6.0, noise_std=0.4),
+        "iterates",
+        "record",
+    ),
     "3g coordinate": (methods.dp_cd(flat(4), 5, 2.0, noise_std=0.4), "iterates", "record"),
     "4d local": (methods.stateless_walk(flat(1), 5, 2.0, noise_std=0.4), "messages", "record"),
 }

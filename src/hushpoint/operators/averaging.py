@@ -20,7 +20,7 @@ from hushpoint.streamed import StreamedRows
 Array = NDArray[np.float64]
 Indices = NDArray[np.int64]
 
-_NUMBERS = 1 << 18  # of the rows that are moved at a time
+_NUMBERS = 1 << 16  # of the rows that are moved at a time: temporaries that stay in the cache
 
 
 class LocalSteps(Operator):
