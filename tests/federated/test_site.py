@@ -255,3 +255,9 @@ class TestSignatures:
         server.close_round()
         server.open_round(range(6))
         assert server.receive(0, reply).status == "late"
+
+
+def test_a_plan_has_the_same_name_after_it_was_written_and_read():
+    data = problem()
+    plan = hp.methods.federated_admm(data, 5, 1.5, budget=hp.Budget(epsilon=5.0, delta=1e-6, unit="record"))
+    assert plan_digest(hp.Plan.from_json(plan.to_json())) == plan_digest(plan)

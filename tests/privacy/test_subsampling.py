@@ -410,3 +410,12 @@ def test_arguments_are_checked_by_name(call, argument):
     # catches an error that does not say which argument to change
     with pytest.raises(ValueError, match=argument):
         call()
+
+
+@pytest.mark.parametrize("multiplier", [1e-1, 1e-2, 1e-3, 1e-5, 1e-8])
+def test_next_to_no_noise_has_a_large_epsilon_and_no_error(multiplier):
+    # catches: the exponential of a loss of thousands, which is no number
+    plain = gdp_epsilon(math.sqrt(5) / multiplier, 1e-5)
+    assert 0.3 * plain / 5 < poisson_epsilon(multiplier, 0.4, 5, 1e-5) <= plain * (1 + 1e-9)
+    assert poisson_delta(multiplier, 0.4, 5, 1.0) <= 1.0
+    assert fixed_size_epsilon(multiplier, 2, 5, 5, 1e-5, method="profile") <= 4.1 * plain

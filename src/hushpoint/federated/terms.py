@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import json
 import math
 from dataclasses import replace
 
@@ -32,7 +33,7 @@ def require_federated(plan: Plan) -> Facts:
 
 def plan_digest(plan: Plan) -> str:
     """The name of what was agreed on: sites answer no other plan."""
-    return hashlib.sha256(plan.to_json().encode()).hexdigest()[:32]
+    return hashlib.sha256(json.dumps(plan.to_dict(), sort_keys=True).encode()).hexdigest()[:32]
 
 
 def trust(plan: Plan) -> str:

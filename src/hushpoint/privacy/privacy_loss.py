@@ -28,6 +28,7 @@ ROUGH = 2e-3  # the same while calibration is still far from its answer
 _SLACK = 1e-7  # part of delta given to each truncation, and to rounding
 _FOLDED = 1e-17  # part of the tilted law that the Fourier transform may fold over, on either side
 _MOST_CELLS = 2**21
+_WIDEST = 300.0  # of a cell of the grid, in nats: e^loss must be a number
 _FEW_CELLS = 2**10
 _LONG_WINDOW = 2**19
 _LONGEST_WINDOW = 2**23
@@ -362,6 +363,8 @@ def composed_epsilon(
     if steps == 1:
         return _single_epsilon(profile, delta)
     low, high = profile.span(_SLACK * delta / steps, 1e-14 / steps)
+    if (high - low) / _FEW_CELLS > _WIDEST:
+        return math.inf  # with next to no noise; the bound without amplification, which callers have, is as good
     objective = _renyi_epsilon(steps, delta)
     step = _discretise(profile, (high - low) / _FEW_CELLS, low, high)
     result, tilt = round_up(steps * profile.ceiling), None
@@ -393,6 +396,8 @@ def composed_delta(profile: Profile, steps: int, epsilon: float) -> float:
     result, log_guess = 1.0, math.log(1e-12)
     for _ in range(6):
         low, high = profile.span(_SLACK * math.exp(log_guess) / steps, 1e-14 / steps)
+        if (high - low) / _FEW_CELLS > _WIDEST:
+            break
         step = _discretise(profile, (high - low) / _FEW_CELLS, low, high)
         tilt = _best_tilt(step, objective)
         for _ in range(2):  # the coarse grid may misjudge the tilt
