@@ -282,6 +282,7 @@ def test_the_how_to_page_is_true(tmp_path, monkeypatch):
     for line in lines[:3]:
         for said in command(*line.split()).splitlines():
             start = said.split(", an untrusted server")[0]  # the page leaves out what guarantees rest on
+            start = re.sub("Plan [0-9a-f]{32}:", "", start)  # the last digit of the noise is each machine's own
             assert start in page, f"{line} says {said}"
     for site in range(3):
         Path(f"{site}.csv").rename(f"hospitals/sites/0{site}/data.csv")
