@@ -98,12 +98,12 @@ class Deployment:
         place = self.folder / f"{name}.log"
         return place.read_text(errors="replace") if place.exists() else ""
 
-    def start(self, name, *arguments):
+    def start(self, name, *arguments, program=(HUSHPOINT, "federated")):
         """Start a command under a name."""
         settings = {**os.environ, "OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1", "COLUMNS": "200"}
         with (self.folder / f"{name}.log").open("ab") as log:
             self.processes[name] = subprocess.Popen(
-                [HUSHPOINT, "federated", *map(str, arguments)],
+                [*program, *map(str, arguments)],
                 stdout=log,
                 stderr=subprocess.STDOUT,
                 stdin=subprocess.DEVNULL,

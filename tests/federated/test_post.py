@@ -16,7 +16,7 @@ from flwr.supercore.task_identity import TaskIdentity
 import hushpoint as hp
 from hushpoint.federated import Client, MemoryStore, Server, ServerStore, flower, keys, plan_digest
 from hushpoint.federated.flower import Directory, Pace, Rounds, guarded, hello_reply, is_hello, packed, unpacked
-from hushpoint.federated.wire import Refused
+from hushpoint.federated.wire import Refused, Reply, Request, decode, encode
 
 SITES = federations.SITES
 QUICK = Pace(round_timeout=0.6, resend_after=0.1, start_timeout=0.2, retries=1)
@@ -144,6 +144,27 @@ def test_a_round_goes_on_with_a_quorum_and_stalls_without_one():
     outcome, records = conducted(server, Post(sites, **silent))
     assert (outcome, records) == ("stalled", [])
     assert time.monotonic() - began > (QUICK.retries + 1) * QUICK.round_timeout * 0.9
+
+
+def test_a_site_that_was_asked_twice_may_say_twice_that_it_lost_its_block():
+    # Were the second time held against it, a message would leave, be counted and be lost.
+    server, sites = federated(quorum=0.8)
+    honest, post = sites[2], Post(sites)
+
+    def forgetful(payload):
+        asked = None if is_hello(payload) else decode(payload, Request)
+        if asked is None or asked.round != 2 or asked.block is not None:
+            return honest(payload)
+        return encode(Reply(asked.run, 2, 2, asked.name, "anchor", participations=1, last_round=1))
+
+    sites[2] = forgetful
+    pull = post.pull_messages
+    post.pull_messages = lambda names: [] if len(post.requests[2]) == 2 else pull(names)  # slow, so it is asked again
+    outcome, records = conducted(server, post)
+    assert outcome == "finished"
+    assert len(post.requests[2]) == 5  # round 2: twice without its block, once with it
+    assert [record.answered for record in records] == [list(range(SITES))] * 3
+    np.testing.assert_allclose(server.model, reference(), atol=1e-12)
 
 
 def test_a_stalled_run_goes_on_when_the_sites_are_back():

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import lru_cache
+from functools import lru_cache, partial
 from pathlib import Path
 from typing import Any
 
@@ -46,7 +46,20 @@ def conduct(federation: Federation, grid: Any, *, place: Path, signed: bool, tel
     return outcome
 
 
+def _wait_briefly() -> None:
+    """Keep Flower from waiting for minutes for the rest of one reply: its site may have been killed while it sent it.
+
+    All others would wait as well, however short ``round_timeout`` is. The site is asked again.
+    """
+    from flwr.supercore.inflatable.inflatable_utils import pull_objects
+    from flwr.superlink.grid import http_grid
+
+    module: Any = http_grid
+    module.pull_objects = partial(pull_objects, max_time=5.0, initial_backoff=0.1, backoff_cap=0.5)
+
+
 def _serve(grid: Any, context: Any) -> None:
+    _wait_briefly()
     federation = Federation(Path(str(context.run_config["folder"])))
     place, ticket = federation.run, str(context.run_config["ticket"])
     leave_note(place, ticket)

@@ -59,6 +59,7 @@ if TYPE_CHECKING:
 
 _HEARTBEAT = 10.0  # seconds: the shortest that Flower allows, so that a dead site is known after twenty
 _PAUSE = 0.25  # seconds between two looks for messages
+_CONTENT = 10.0  # seconds for the content of a message to follow: that of a server that was killed never does
 _PATIENCE = 25.0  # seconds in which a SuperLink that refuses a node may yet take it: its earlier life ends by then
 
 
@@ -241,6 +242,9 @@ class SiteNode:
             make_pull_object_fn_protobuf(client.PullObject, node, run_id),
             make_confirm_message_received_fn_protobuf(client.ConfirmMessageReceived, node, run_id),
             return_type=Message,
+            max_time=_CONTENT,
+            initial_backoff=_PAUSE,
+            backoff_cap=1.0,
         )
         message.metadata.__dict__["_message_id"] = tree.object_id  # it is not in what was sent
         return message
