@@ -101,7 +101,16 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--folder", type=Path, help="where to work, and leave all logs; default: a temporary folder")
     options = parser.parse_args()
-    from chaos import Chaos, check_blocks, check_counts, messages_that_left, plant, secrets_of, traces
+    from chaos import (
+        Chaos,
+        check_all_are_back,
+        check_blocks,
+        check_counts,
+        messages_that_left,
+        plant,
+        secrets_of,
+        traces,
+    )
     from deployment import federation, model_of
 
     from hushpoint.federated.disk import read_lines
@@ -128,6 +137,7 @@ def main() -> None:
             code = there.wait("run", 30.0 * (rounds - stormy) + 120.0)
             assert code == 0, there.log("run")
             seconds = time.monotonic() - began
+        check_all_are_back(folder)
         check_counts(folder, there.kills)
         check_blocks(folder)
         found = traces(folder, secrets_of(folder / "sites" / "00"))

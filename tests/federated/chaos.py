@@ -147,8 +147,15 @@ def check_counts(folder, kills):
         ledger, left = len(Site(place).store().ledger().entries), messages_that_left(place)
         assert left <= ledger <= left + kills[number], f"site {number}: {left} messages left, {ledger} in its ledger"
         assert by_server >= ledger, f"site {number}: {ledger} in its ledger, {by_server} accounted by the server"
-        if number in last["answered"]:
+        if number in last["answered"] or last["declined"].get(str(number)) == "cap":
             assert by_server == ledger, f"site {number}: {ledger} in its ledger, {by_server} accounted by the server"
+
+
+def check_all_are_back(folder):
+    """Whatever happened to a site, in the end it takes part again, if it may."""
+    last = read_lines(folder / "run" / "rounds.jsonl")[-1]
+    spent = {int(site) for site, reason in last["declined"].items() if reason == "cap"}  # a message of it was lost
+    assert set(last["asked"]) == {*last["answered"], *spent}, last
 
 
 def check_blocks(folder):

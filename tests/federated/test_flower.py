@@ -16,17 +16,19 @@ from hushpoint.federated.launch import OwnHostOnly
 
 ROUNDS, SITES = 3, 3
 METHOD = f'name = "federated_admm"\nrounds = {ROUNDS}\ngamma = 2.0\nnoise_std = 0.05'
+ANCHORED = METHOD.replace("federated_admm", "anchored_admm")  # deployed: in test_chaos
 
 
 @pytest.fixture
-def folder(tmp_path):
+def folder(tmp_path, request):
     """A federation whose run in process is done, in ``alone``."""
-    place = federation(tmp_path / "federation", method=METHOD)
+    place = federation(tmp_path / "federation", method=getattr(request, "param", METHOD))
     deployment.command("simulate", place, "--in-process", "--out", place / "alone")
     assert np.abs(model_of(place / "alone" / "run")).max() > 0.1  # else to be equal would be cheap
     return place
 
 
+@pytest.mark.parametrize("folder", [METHOD, ANCHORED], indirect=True, ids=["local noise", "trusted server"])
 @pytest.mark.timeout(240)
 def test_the_simulation_gives_the_model_of_the_run_in_process(folder):
     # In a process of its own: Ray leaves threads and settings behind.

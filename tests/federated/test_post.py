@@ -193,6 +193,23 @@ def test_a_late_joiner_is_asked_in_the_round_that_waits_for_it():
     np.testing.assert_allclose(server.model, reference(), atol=1e-12)
 
 
+def test_a_site_that_comes_back_is_asked_though_rounds_are_short(monkeypatch):
+    monkeypatch.setattr(flower, "_LOOK", 0.0)
+    plan = federations.local(federations.problem(), rounds=12)
+    server, sites = federated(plan, quorum=0.8)
+    post, records = Post(sites), []
+
+    def tell(record):
+        records.append(record)
+        if len(records) == 3:
+            post.online.remove(103)
+        if len(records) == 6:
+            post.online.add(103)
+
+    assert Rounds(server, post, QUICK, None).conduct(tell) == "finished"
+    assert [3 in record.answered for record in records] == [True] * 3 + [False] * 3 + [True] * 6
+
+
 def test_a_run_ends_as_spent_when_all_sites_have_spent_their_limit():
     one = federations.local(federations.problem(), rounds=1).guarantee(1e-5, unit="user")
     once = hp.Budget(1.2 * one.epsilon, 1e-5)  # too little for two

@@ -204,6 +204,7 @@ class Rounds:
         self._requests: dict[int, bytes] = {}
         self._sent: dict[int, float] = {}
         self._reasons: dict[int, str] = {}  # what the sites of the open round said; "" where they moved
+        self._looked = 0.0  # when it last looked who is there
 
     def conduct(self, tell: Callable[[RoundRecord], None]) -> str:
         """Run until the plan is done ("finished"), the budget ("spent"), or too few sites answer ("stalled")."""
@@ -237,14 +238,22 @@ class Rounds:
                 tries += 1
         return False
 
+    def _look(self) -> bool:
+        """Look who is there, unless that was just now; whether it did. Rounds may be shorter than that."""
+        if time.monotonic() - self._looked <= _LOOK:
+            return False
+        self.directory.refresh()
+        self._looked = time.monotonic()
+        return True
+
     def _ask(self) -> None:
+        self._look()
         requests = self.server.open_round(self.directory.available)
         self._reasons = {site: reason for site, reason in self._reasons.items() if site not in requests}
         self._post(requests)
 
     def _poll(self, until: float) -> None:
         """Take answers until all are there, or time is up."""
-        looked = time.monotonic()
         while time.monotonic() < until:
             for name, letter in _pulled(self.grid, self._open):
                 if name in self._open:
@@ -253,10 +262,8 @@ class Rounds:
                 self.server.has_quorum or self._is_hopeless or "stale" in self._reasons.values()
             ):
                 return
-            if time.monotonic() - looked > _LOOK:
-                self.directory.refresh()
+            if self._look():
                 self._remind()
-                looked = time.monotonic()
             time.sleep(_PAUSE)
 
     def _take(self, site: int, payload: bytes | None) -> None:
