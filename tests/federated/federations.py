@@ -8,7 +8,18 @@ from pathlib import Path
 import numpy as np
 
 import hushpoint as hp
-from hushpoint.federated import Client, MemoryStore, Server, ServerStore, SiteStore
+from hushpoint.federated import (
+    Client,
+    MemoryStore,
+    Reply,
+    Request,
+    Server,
+    ServerStore,
+    SiteStore,
+    decode,
+    encode,
+    plan_digest,
+)
 
 SITES, FEATURES = 6, 4
 
@@ -33,6 +44,19 @@ def local(data, rounds=6, noise_std=0.5, **options):
 
 def anchored(data, rounds=6, noise_std=0.05, **options):
     return hp.methods.anchored_admm(data, rounds, 1.5, noise_std=noise_std, **options)
+
+
+def asked(plan, round, site=0, known=0, point=None, token="", copy="", **more):
+    """A request to a site, as bytes."""
+    start = np.zeros(plan.operator.message_size)
+    return encode(
+        Request(plan_digest(plan), round, site, token, known, copy, start if point is None else point, **more)
+    )
+
+
+def said(client, request):
+    """What a site answers."""
+    return decode(client.answer(request), Reply)
 
 
 class Federation:

@@ -7,14 +7,13 @@ import shutil
 
 import numpy as np
 import pytest
-from federations import FEATURES, SITES, Federation, anchored, local, problem
+from federations import FEATURES, SITES, Federation, anchored, asked, local, problem, said
 
 import hushpoint as hp
 from hushpoint.federated import (
     Client,
     MemoryStore,
     Reply,
-    Request,
     SiteStore,
     decode,
     disk,
@@ -26,18 +25,6 @@ from hushpoint.federated import (
 from hushpoint.federated import client as client_module
 from hushpoint.federated import ledger as ledger_module
 from hushpoint.operators.newton import ProxNotSolved
-
-
-def asked(plan, round, site=0, known=0, point=None, token="", copy="", **more):
-    start = np.zeros(plan.operator.message_size)
-    return encode(
-        Request(plan_digest(plan), round, site, token, known, copy, start if point is None else point, **more)
-    )
-
-
-def said(client, request):
-    return decode(client.answer(request), Reply)
-
 
 # --- a server that wants to know
 

@@ -6,7 +6,7 @@ from datetime import datetime, time
 
 import numpy as np
 import pytest
-from federations import FEATURES, Federation, anchored, local, problem
+from federations import FEATURES, Federation, anchored, asked, local, problem, said
 from scipy import stats
 
 import hushpoint as hp
@@ -23,17 +23,6 @@ from hushpoint.federated import (
     plan_digest,
     site_rows,
 )
-
-
-def asked(plan, round, site=0, known=0, point=None, token="", copy="", **more):
-    start = np.zeros(plan.operator.message_size)
-    return encode(
-        Request(plan_digest(plan), round, site, token, known, copy, start if point is None else point, **more)
-    )
-
-
-def said(client, request):
-    return decode(client.answer(request), Reply)
 
 
 def test_the_cap_holds_against_a_server_that_asks_for_ever():

@@ -116,12 +116,11 @@ def plan(folder: Folder, as_json: AsJson = False) -> None:
     Example: hushpoint federated plan hospitals
     """
     from hushpoint.federated.folder import Federation
-    from hushpoint.federated.terms import plan_digest, spent, trust, units
+    from hushpoint.federated.terms import plan_digest, planned, spent, units
 
     federation = Federation(folder)
     made, seed = federation.write_plan(), federation.seed
-    most = made.schedule.most(made.steps) if trust(made) == "nobody" else made.steps
-    promises = [spent(made, most, unit=unit, seed=seed) for unit in units(made)]
+    promises = [spent(made, planned(made), unit=unit, seed=seed) for unit in units(made)]
     if as_json:
         record = {"run": plan_digest(made), "plan": made.to_dict(), "promised": [p.to_dict() for p in promises]}
         typer.echo(json.dumps(record, indent=2))

@@ -67,7 +67,7 @@ def run_in_process(
     )
     everyone = range(plan.operator.blocks)
     clients = [
-        Client(plan, site, problem.rows.take(np.array([site])), _store(place, site), seed=seed) for site in everyone
+        Client(plan, site, problem.rows.take(np.array([site])), site_store(place, site), seed=seed) for site in everyone
     ]
     records = []
     while not server.finished:
@@ -85,7 +85,8 @@ def run_in_process(
     return FederatedResult(server.model, server.guarantees(), records, server, clients)
 
 
-def _store(place: Path | None, site: int) -> SiteStore:
+def site_store(place: Path | None, site: int) -> SiteStore:
+    """The ledger of a site in a run on one machine; that of its own folder is for runs in earnest."""
     if place is None:
         return MemoryStore()
     folder = place / "sites" / f"{site:04d}"

@@ -20,7 +20,7 @@ import numpy as np
 
 from hushpoint.federated.disk import read_lines
 from hushpoint.federated.folder import Federation, Site
-from hushpoint.federated.ledger import SiteStore
+from hushpoint.federated.in_process import run_in_process, site_store
 from hushpoint.federated.note import Note, note_path, read_note
 from hushpoint.problem import Problem, Rows
 
@@ -332,8 +332,6 @@ def simulate(federation: Federation, place: Path, tell: Callable[[str], None]) -
 
 def simulate_in_process(federation: Federation, place: Path, tell: Callable[[dict[str, Any]], None]) -> Outcome:
     """Run all sites in this process, without Flower."""
-    from hushpoint.federated.in_process import run_in_process
-
     plan = federation.plan()
     assert plan.facts is not None
     count = plan.operator.blocks
@@ -345,12 +343,6 @@ def simulate_in_process(federation: Federation, place: Path, tell: Callable[[dic
         seed=options["seed"], quorum=options["quorum"], validation=options.get("validation"),
     )  # fmt: skip
     return Outcome(result.server.status)
-
-
-def site_store(place: Path, site: int) -> SiteStore:
-    """The ledger of a site in a simulation; that of its folder is for runs in earnest."""
-    folder = place / "sites" / f"{site:04d}"
-    return SiteStore(folder) if (folder / "ledger.jsonl").exists() else SiteStore.create(folder)
 
 
 def _stacked(parts: list[Rows]) -> Rows:

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from hushpoint._version import __version__
 from hushpoint.federated.disk import Damaged, append_line, held, load_arrays, read_lines, save_arrays
-from hushpoint.federated.terms import sample_is_secret, trust, units
+from hushpoint.federated.terms import planned, sample_is_secret, trust, units
 from hushpoint.plan import Plan
 from hushpoint.tables.writing import written_whole
 
@@ -59,6 +59,15 @@ class ServerState:
         nobody = np.zeros(plan.operator.blocks, dtype=np.int64)
         counts: dict[str, Any] = {name: nobody.copy() for name in ("known", "participations", "unheard", "taken")}
         return ServerState(run, shared, shared.copy(), blocks, asked=nobody.astype(np.bool_), **counts)
+
+    def end_round(self, rounds: int) -> None:
+        """No round is open, and so many are over."""
+        self.rounds, self.chosen, self.asked[:] = rounds, None, False
+
+    def skip_to(self, rounds: int, steps: int) -> None:
+        """Count rounds of the plan's that were run in a life that is forgotten; their last model is not here."""
+        self.end_round(rounds)
+        self.lost = rounds >= steps
 
     @property
     def accounted(self) -> Indices:
@@ -127,8 +136,7 @@ class ServerStore:
         if record and (not logged or logged[-1]["round"] < record["round"]):
             self.log(record)  # it was killed between the two
         if logged and logged[-1]["round"] > state.rounds:  # an old copy: the rounds since then were released
-            state.rounds, state.chosen, state.asked[:] = logged[-1]["round"], None, False
-            state.lost = state.rounds >= steps
+            state.skip_to(logged[-1]["round"], steps)
         return state
 
     def save(self, state: ServerState) -> None:
@@ -179,8 +187,7 @@ class _InMemory(ServerStore):
 def run_record(server: Server) -> dict[str, Any]:
     """A run as ``run.json`` holds it."""
     plan, state = server.plan, server.state
-    planned = plan.schedule.most(plan.steps) if trust(plan) == "nobody" else plan.steps
-    promised = [server.statement(planned, unit) for unit in units(plan)]
+    promised = [server.statement(planned(plan), unit) for unit in units(plan)]
     return {
         "format": 1,
         "kind": "federated",

@@ -259,7 +259,7 @@ class Server:
                 state.blocks[site] += self._messages[site]
         state.known[answered] = step + 1
         state.taken[answered] += 1
-        state.rounds, state.chosen, state.asked[:] = step + 1, None, False
+        state.end_round(step + 1)
         self._add_to_tail()
         record = self._closed(answered)
         state.last_record = asdict(record)
@@ -278,8 +278,7 @@ class Server:
         if self._ahead < self._round.round:
             return False
         state = self.state
-        state.rounds, state.chosen, state.asked[:] = self._ahead, None, False
-        state.lost = state.rounds >= self.plan.steps
+        state.skip_to(self._ahead, self.plan.steps)
         self.store.save(state)
         self.store.tell(self)
         self._messages, self._waiting, self._ahead = {}, set(), 0

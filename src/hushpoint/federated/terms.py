@@ -97,6 +97,11 @@ def spent(
     return replace(said, epsilon=gdp_epsilon(mu, level), mu=mu, assumptions=(*kept, times), section="9.1")
 
 
+def planned(plan: Plan) -> int:
+    """How many participations of a site (local noise), or releases of the server, the plan comes to."""
+    return plan.schedule.most(plan.steps) if trust(plan) == "nobody" else plan.steps
+
+
 def units(plan: Plan) -> tuple[Unit, ...]:
     """Who is protected: a site as a whole, and one record of it where it has several."""
     return ("user", "record") if plan.facts is not None and plan.facts.unit == "user" else ("record",)
