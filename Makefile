@@ -1,5 +1,5 @@
 # Everything runs in .venv, which the first target you call builds. All you need is Python 3.11 or newer and make.
-#   make test ARGS="-k noise"             hands ARGS to pytest (likewise to hushpoint demo and to benchmarks/run.py)
+#   make test ARGS="-k noise"             hands ARGS to pytest (likewise to hushpoint demo, benchmarks/run.py and mutants/run.py)
 #   make demo PYTHON=/path/to/python3.12  builds .venv with that interpreter
 
 PYTHON ?= python3
@@ -12,11 +12,12 @@ RECENT := import sys; sys.exit(sys.version_info < (3, 11))
 # The caller's Python settings must not leak into .venv.
 unexport PYTHONPATH PYTHONHOME VIRTUAL_ENV
 
-.PHONY: help demo test lint bench wheel clean
+.PHONY: help demo test mutants lint bench wheel clean
 
 help:
 	@echo "make demo    set up, then every method on one problem: a table, figures and a page, in about a minute"
 	@echo "make test    set up, then every test"
+	@echo "make mutants set up, then privacy bugs planted one at a time: a test must fail for each, in about 15 minutes"
 	@echo "make lint    set up, then ruff and mypy"
 	@echo "make bench   set up, then the side-by-side benchmarks"
 	@echo "make wheel   set up, then build dist/*.whl"
@@ -28,6 +29,10 @@ demo: $(READY)
 # Two workers, one linear-algebra thread each: more threads than cores make both slower.
 test: $(READY)
 	@OPENBLAS_NUM_THREADS=1 OMP_NUM_THREADS=1 MPLBACKEND=Agg $(BIN)/python -m pytest -n 2 $(ARGS)
+
+# Two copies of the project at work; a bug that no test notices is an error.
+mutants: $(READY)
+	@$(BIN)/python -m mutants.run $(ARGS)
 
 lint: $(READY)
 	@$(BIN)/ruff check .

@@ -61,28 +61,28 @@ class Storm:
         return number
 
     def kill_site(self) -> None:
-        self.there.site(self._killed(), wait=False)
+        self.there.site(self._killed())
 
     def damage_state(self) -> None:
         number = self._killed()
         state = self.there.place(number) / "state.npz"
         if state.exists():
             state.write_bytes(state.read_bytes()[: self.chance.randrange(200)])
-        self.there.site(number, wait=False)
+        self.there.site(number)
 
     def lie(self) -> None:
         from misbehaving import DEEDS
 
-        self.there.misbehaving(self._killed(), *self.chance.sample(DEEDS, 3), wait=False)
+        self.there.misbehaving(self._killed(), *self.chance.sample(DEEDS, 3))
 
     def kill_server(self) -> None:
-        self.there.kill_server(90.0)
-        self.there.wait("run", 90)
+        self.there.kill_server()
+        self.there.wait("run")
 
     def kill_superlink(self) -> None:
         self.there.kill_superlink()
         self.there.superlink()
-        self.there.wait("run", 90)
+        self.there.wait("run")
 
 
 def optimum(folder: Path, sites: int) -> np.ndarray:
@@ -123,7 +123,7 @@ def main() -> None:
             (options.folder or Path(place)) / "federation", sizes, f"{METHOD}\nrounds = {rounds}", testing="", **PACE
         )
         plant(folder, 0)
-        with Chaos(folder) as there:
+        with Chaos(folder, seconds=60 * options.minutes + 30 * rounds + 600) as there:
             storm, began = Storm(there, options.sites, chance), time.monotonic()
             there.superlink()
             for number in range(options.sites):
@@ -134,7 +134,7 @@ def main() -> None:
                 storm.strike()
             stormy = there.rounds
             storm.mend()
-            code = there.wait("run", 30.0 * (rounds - stormy) + 120.0)
+            code = there.wait("run")
             assert code == 0, there.log("run")
             seconds = time.monotonic() - began
         check_all_are_back(folder)

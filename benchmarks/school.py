@@ -59,14 +59,14 @@ def deployed(folder: Path, seconds: float) -> tuple[list[dict], dict]:
     """Run a federation; the log of its rounds, and what it came to."""
     from deployment import Deployment
 
-    with Deployment(folder) as there:
+    with Deployment(folder, seconds) as there:
         there.superlink()
         for number in range(SITES):
-            there.site(number, wait=False)
+            there.site(number)
         for number in range(SITES):
-            there.wait_for(f"site{number:02d}", "joined", seconds=seconds)
-        there.start("run", "run", folder)
-        if there.wait("run", seconds) != 0:
+            there.wait_for(f"site{number:02d}", "joined")
+        there.run()
+        if there.wait("run") != 0:
             raise SystemExit(there.log("run"))
     log = (folder / "run" / "rounds.jsonl").read_text().splitlines()
     return [json.loads(line) for line in log], json.loads((folder / "run" / "model.json").read_text())

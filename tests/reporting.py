@@ -37,11 +37,12 @@ def model(classes=("no", "yes"), name="age", seed=None, values=("a", "b"), **cha
     lines = 1 if len(classes) == 2 else len(classes)
     coefficients = np.arange(1.0, 1 + lines * (1 + len(values))).reshape(lines, -1) * (-1) ** np.arange(1 + len(values))
     details = {
-        "rows": 1500, "users": None, "steps": 65, "row_norm": 1.9, "learned_ranges": [],
+        "rows": 1500, "users": None, "steps": 65, "learned_ranges": [],
         "parameters": {"epsilon": 2.0, "random_state": seed, "penalty": "l2", "alpha": "auto"}, "plan": {"clip": 0.6},
     }  # fmt: skip
+    encoding = {"scale": "columns", "row_norm": 1.9}
     return TableModel(
-        "logistic", schema, coefficients, np.zeros(lines), tuple(classes), guarantee(**changes), {}, details
+        "logistic", schema, coefficients, np.zeros(lines), tuple(classes), guarantee(**changes), encoding, details
     )
 
 

@@ -343,3 +343,15 @@ def test_the_printed_form_of_a_problem_and_plan_tells_nothing_of_the_data():
     for text in (repr(problem), repr(plan), plan.to_json(), str(result.guarantee), repr(result.state.fingerprint)):
         for trace in ("987654", "9.87", WORD):
             assert trace not in text
+
+
+def test_the_printed_form_is_the_same_for_all_data_with_the_same_facts():
+    # a mean, a count of a class or a longest row in a log: statistics of the data without noise
+    one, other = (
+        hp.Problem(table, np.repeat([WORD, "b"], [count, 8 - count]), "logistic", groups=[0, 1, 2, 3] * 2, row_norm=1.0)
+        for table, count in ((secret_table(), 2), (-secret_table(), 5))
+    )
+    assert repr(one) == repr(other)
+    one_plan, other_plan = (methods.federated_admm(problem, 3, 1.0, noise_std=0.1) for problem in (one, other))
+    assert one_plan.to_json() == other_plan.to_json()
+    assert one_plan.fingerprint() == other_plan.fingerprint()

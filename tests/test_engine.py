@@ -13,7 +13,7 @@ import hushpoint as hp
 from hushpoint.engine import RunFailed, State
 from hushpoint.noise import Noise, seeded_source
 from hushpoint.operators import FixedPoint, Gradient
-from hushpoint.schedules import EveryBlock, OneBlock
+from hushpoint.schedules import EveryBlock, OneBlock, sampling_of
 
 ITEMS, FEATURES = 12, 4
 methods = hp.methods
@@ -154,8 +154,8 @@ def test_a_resumed_run_is_the_run_that_was_not_interrupted(name):
         # all but how often a model was given: once more than by the whole run
         assert again.state.models == whole.state.models + 1
         assert_same_state(
-            dataclasses.replace(again.state, tail_start=0, models=0),
-            dataclasses.replace(whole.state, tail_start=0, models=0),
+            dataclasses.replace(again.state, tail_start=0, models=0, watched=False),
+            dataclasses.replace(whole.state, tail_start=0, models=0, watched=False),
         )
 
 
@@ -171,12 +171,12 @@ def test_a_state_survives_its_file(name, tmp_path):
     assert_same_state(loaded, cut.state)
     assert loaded.seed == 2**70 + 1
     assert loaded.tail_start == 4
-    if plan.schedule.sampling in ("walk", "single", "cyclic", "permuted"):
+    if sampling_of(plan.schedule) in ("walk", "single", "cyclic", "permuted"):
         assert loaded.position >= 0
     assert loaded.participations.sum() > 0
     again = plan.run(state=loaded)
     np.testing.assert_array_equal(again.model, whole.model)
-    assert_same_state(dataclasses.replace(again.state, models=1), whole.state)
+    assert_same_state(dataclasses.replace(again.state, models=1, watched=False), whole.state)
     assert [entry.name for entry in tmp_path.iterdir()] == ["state.npz"]
 
 
@@ -382,9 +382,10 @@ def test_a_step_that_fails_gives_back_the_state_before_it():
 
         broken = make("centralized all", 6)
         broken.operator.chunk = chunk
-        broken.operator.local = local.__get__(broken.operator)
-        with pytest.raises(RunFailed, match="step 4: no convergence") as failure:
-            broken.run(seed=1, kernel="plain")
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(type(broken.operator), "local", local)
+            with pytest.raises(RunFailed, match="step 4: no convergence") as failure:
+                broken.run(seed=1, kernel="plain")
         if kept is None:  # the first chunk of the step had moved already
             assert failure.value.state is None
         else:
@@ -552,12 +553,16 @@ def test_a_plan_survives_json_and_runs_as_before(name):
     assert again.to_json() == text
     assert again.fingerprint() == plan.fingerprint()
     assert again.problem is None
-    for field in ("schedule", "noise", "steps", "relaxation", "tail_average", "facts", "method", "parameters"):
+    for field in ("schedule", "noise", "steps", "relaxation", "tail_average", "method", "parameters"):
         assert getattr(again, field) == getattr(plan, field), field
+    assert again.facts.agree_with(plan.facts)
     one, two = plan.certificate, again.certificate
-    assert (one.lipschitz, one.because, one.missing) == (two.lipschitz, two.because, two.missing)
-    assert one.sensitivity.keys() == two.sensitivity.keys()
-    for key in one.sensitivity:
+    assert (one.lipschitz, one.because) == (two.lipschitz, two.because)
+    if again.facts.knows_rows:
+        assert again.facts == plan.facts
+        assert one.missing == two.missing
+        assert one.sensitivity.keys() == two.sensitivity.keys()
+    for key in two.sensitivity:
         np.testing.assert_array_equal(one.sensitivity[key], two.sensitivity[key])
     result = again.on(problem).run(seed=11)
     np.testing.assert_array_equal(result.model, plan.run(seed=11).model)

@@ -73,6 +73,41 @@ def test_the_budget_is_spent_and_not_exceeded(kind, adjacency, epsilon):
     assert (claimed.view, claimed.basis) == ("iterates", "proved")
 
 
+@pytest.mark.filterwarnings("ignore:Newton's method did not converge")  # without noise the best intercept is infinite
+@pytest.mark.parametrize("kind", [Logistic, SVC])
+@pytest.mark.parametrize("epsilon", [1.0, INF])
+@pytest.mark.parametrize("classes", [(0, 1), (1, 0, 7), np.array([0, 1, 2, 3]), pd.Series([3, 1, 0])])
+def test_a_declared_class_needs_no_member(kind, epsilon, classes):
+    # the classes were those that happened to occur, and an absent one was an error: both tell about single people
+    X, y = labelled()
+    model = made(kind, epsilon, classes=classes).fit(X, np.zeros_like(y))
+    assert model.classes_.tolist() == sorted(classes)
+    assert model.coef_.shape == (1 if len(classes) == 2 else len(classes), FEATURES)
+    assert np.isfinite(model.coef_).all()
+    assert (model.predict(X) == 0).mean() > 0.9
+    if kind is Logistic:
+        np.testing.assert_allclose(model.predict_proba(X).sum(axis=1), 1.0)
+
+
+@pytest.mark.parametrize("classes", [["no", "yes"], ["yes", "no", "maybe"]])
+def test_a_label_outside_the_declared_classes_is_refused_without_quoting_it(classes):
+    X, y = labelled()
+    words = np.where(y == 1, "yes", "no").astype(object)
+    assert made(Logistic, classes=classes).fit(X, words).classes_.tolist() == sorted(classes)
+    words[3] = "canary"
+    with pytest.raises(ValueError, match="labels that classes does not declare") as caught:
+        made(Logistic, classes=classes).fit(X, words)
+    assert "canary" not in str(caught.value)
+
+
+def test_the_guarantee_says_that_classes_were_read_from_the_labels():
+    X, y = labelled()
+    told = "the set of classes was read from y and counts as public"
+    assert told in str(made(Logistic).fit(X, y).guarantee_)
+    assert told not in str(made(Logistic, classes=[0, 1]).fit(X, y).guarantee_)
+    assert told not in str(made(Linear).fit(*measured()).guarantee_)
+
+
 def test_several_classes_share_one_budget():
     X, y = three_classes()
     model = made(Logistic, 1.0).fit(X, y)
@@ -184,6 +219,23 @@ def test_steps_and_passes_are_reported(kind):
 
 
 @EVERY
+@pytest.mark.parametrize("epsilon", [3.0, INF])
+@pytest.mark.parametrize("form", [np.asarray, scipy.sparse.csr_array])
+def test_rows_are_scaled_when_predicting_as_when_training(kind, epsilon, form):
+    # a model of rows of length 0.1 was applied to rows thirty times as long: R2 of -3.5, log loss of 6
+    X, y = data_for(kind)
+    model = made(kind, epsilon, row_norm=0.1).fit(X, y)
+    short = 0.1 * X / np.linalg.norm(X, axis=1)[:, None]
+    by_hand = short @ np.atleast_2d(model.coef_).T + model.intercept_
+    scores = model.decision_function if hasattr(model, "decision_function") else model.predict
+    if hasattr(model, "target_range") and epsilon < INF:
+        by_hand = np.clip(by_hand, *model.target_range)
+    np.testing.assert_allclose(scores(form(X)), by_hand[:, 0], rtol=1e-6)
+    model.row_norm = 1e6  # what counts is what training did
+    np.testing.assert_allclose(scores(form(X)), by_hand[:, 0], rtol=1e-6)
+
+
+@EVERY
 def test_rows_beyond_the_norm_are_scaled_down_to_it(kind):
     # an outlier whose row is not scaled would move the model without limit
     X, y = data_for(kind)
@@ -289,6 +341,18 @@ def test_imbalance_does_not_ruin_accuracy(kind):
     assert np.mean([model.score(X, y) for model in models]) > best.score(X, y) - 0.02
     # without an intercept about half of all rows would be called positive
     assert all(model.intercept_[0] < -0.5 for model in models)
+
+
+@pytest.mark.parametrize("kind", [Logistic, SVC])
+def test_only_the_ratio_of_class_weights_matters(kind):
+    # clip and steps are planned for weights of 1: with {0: 1, 1: 50} every member of class 1 was clipped, recall was 0
+    X, y = labelled(rows=4000, bias=-4.0)
+    large, small = (made(kind, 3.0, class_weight=w).fit(X, y) for w in ({0: 1, 1: 50}, {0: 0.02, 1: 1.0}))
+    np.testing.assert_allclose(large.coef_, small.coef_, rtol=1e-9)
+    assert large.predict(X)[y == 1].mean() > 0.8
+    # beside a number for alpha they count as without noise, where the objective is scikit-learn's
+    shrunk = [made(kind, 1e4, class_weight=w, alpha=0.1).fit(X, y).coef_ for w in ({1: 50.0}, {0: 0.02})]
+    assert np.linalg.norm(shrunk[0]) > 1.5 * np.linalg.norm(shrunk[1])
 
 
 def test_class_weights_move_the_border():
@@ -477,11 +541,11 @@ CASES = [
     ("epsilon -inf", lambda: regressor(epsilon=-INF), "epsilon", "-inf", "positive"),
     ("epsilon text", lambda: classifier(epsilon="1"), "epsilon", "'1'", "positive"),
     ("delta undeclared", lambda: classifier(delta=None), "delta", "not declared", "delta=1e-6"),
-    ("delta 0", lambda: classifier(delta=0.0), "delta", "0.0", "in (0, 1)"),
-    ("delta 1", lambda: classifier(delta=1.0), "delta", "1.0", "in (0, 1)"),
-    ("delta above 1", lambda: regressor(delta=2), "delta", "2", "in (0, 1)"),
-    ("delta NaN", lambda: regressor(delta=NAN), "delta", "nan", "in (0, 1)"),
-    ("delta 1, no noise", lambda: classifier(epsilon=INF, delta=1.0), "delta", "1.0", "in (0, 1)"),
+    ("delta 0", lambda: classifier(delta=0.0), "delta", "0.0", "in (0, 0.5)"),
+    ("delta 1", lambda: classifier(delta=1.0), "delta", "1.0", "in (0, 0.5)"),
+    ("delta above 1", lambda: regressor(delta=2), "delta", "2", "in (0, 0.5)"),
+    ("delta NaN", lambda: regressor(delta=NAN), "delta", "nan", "in (0, 0.5)"),
+    ("delta 1, no noise", lambda: classifier(epsilon=INF, delta=1.0), "delta", "1.0", "in (0, 0.5)"),
     ("norm undeclared", lambda: classifier(row_norm=None), "row_norm", "not declared", "row_norm=R"),
     ("norm undeclared, Lasso", lambda: regressor(kind=Lasso, row_norm=None), "row_norm", "not declared", "row_norm=R"),
     ("norm 0", lambda: classifier(row_norm=0), "row_norm", "0", "positive"),
@@ -517,6 +581,11 @@ CASES = [
     ),
     ("weights as a list", lambda: classifier(class_weight=[1, 2]), "class_weight", "list", "dictionary"),
     ("unknown class", lambda: classifier(class_weight={7: 1.0}), "class_weight", "[7]", "Name classes of y"),
+    ("one class", lambda: classifier(classes=[0]), "classes", "1 entries", "at least two"),
+    ("a class twice", lambda: classifier(classes=[0, 1, 1]), "classes", "3 entries", "different"),
+    ("classes of two kinds", lambda: classifier(classes=[0, "yes"]), "classes", "2 entries", "one kind"),
+    ("classes as a word", lambda: classifier(classes="yes"), "classes", "str", "['no', 'yes']"),
+    ("classes as a number", lambda: classifier(classes=2), "classes", "int", "['no', 'yes']"),
     ("negative weight", lambda: classifier(class_weight={0: -2}), "class_weight", "-2", "positive"),
     ("weights of three", lambda: classifier(THREE, class_weight={0: 2.0}), "class_weight", "more than two", "two"),
     ("one class", lambda: classifier(np.zeros(60)), "y", "one class", "at least two"),

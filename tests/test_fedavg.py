@@ -40,6 +40,8 @@ def users(
     score = (X * (np.array([1.0, -2.0, 0.0, 0.5]) + rng.normal(size=(len(COUNTS), 4))[owners])).sum(axis=1)
     y = (score > np.median(score)) if loss == "logistic" else score + 0.1 * rng.normal(size=len(owners))
     kind = {"groups": owners, "row_norm": 1.5, **options}
+    if loss == "logistic":
+        kind["classes"] = (False, True)  # declared: a plan from a file knows nothing of labels that were read
     return Problem(scipy.sparse.csr_array(X) if sparse else X, y, loss, regularizer, **kind)
 
 

@@ -19,7 +19,8 @@ import hushpoint as hp
 from hushpoint.kernels.coordinates import CompiledCoordinates
 from hushpoint.kernels.draw import _smallest
 from hushpoint.kernels.rows import CompiledRounds, CompiledWalk
-from hushpoint.kernels.shortcut import ConsensusShortcut
+from hushpoint.kernels.shortcut import STRETCH, ConsensusShortcut
+from hushpoint.noise import Source
 
 FALSE_ALARM = 1e-6
 ITEMS, FEATURES = 24, 4
@@ -170,6 +171,44 @@ def test_the_shortcut_for_a_loss_that_only_numpy_knows_is_the_compiled_one(monke
     monkeypatch.undo()
     monkeypatch.setattr("hushpoint.kernels.codes.coded_penalty", lambda penalty: None)
     np.testing.assert_allclose(plan.run(seed=3).model, compiled.model, rtol=0, atol=1e-12)
+
+
+def without_a_seed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Runs without a seed read the cryptographic stream: here with a key that is the same every time."""
+    key = np.arange(1, 9, dtype=np.uint32)
+    monkeypatch.setattr("hushpoint.engine.source_for", lambda seed: Source(key))
+
+
+SECURE = {
+    "rounds": lambda p: hp.methods.federated_admm(p, 20, 1.7, 0.6, noise_std=0.4, sample_size=5),
+    "everyone": lambda p: hp.methods.federated_admm(p, 20, 1.7, 0.6, noise_std=0.4, participation_cap=9),
+    "walk": lambda p: hp.methods.decentralized_admm(p, 100, 1.7, 0.6, noise_std=0.4),
+    "coordinates": lambda p: hp.methods.dp_cd(p, 60, noise_std=0.2),
+}
+
+
+@pytest.mark.parametrize("make", SECURE.values(), ids=SECURE)
+def test_secure_kernels_draw_what_the_plain_loop_draws(monkeypatch, make):
+    # Catches: noise that is halved, or used for several steps, in runs in earnest only: other tests have a seed.
+    without_a_seed(monkeypatch)
+    plan = make(problem("logistic", "L2", 0.3))
+    assert plan.operator.kernel(plan) is not None
+    fast, slow = plan.run(), plan.run(kernel="plain")
+    np.testing.assert_allclose(fast.model, slow.model, rtol=0, atol=1e-9)
+
+
+@pytest.mark.parametrize("secure", [False, True])
+def test_rows_of_a_long_table_have_noise_of_their_own(monkeypatch, secure):
+    # Catches: every stretch of rows with the noise of the first one. NumPy draws them all at once.
+    if secure:
+        without_a_seed(monkeypatch)
+    rng = np.random.default_rng(1)
+    rows = 2 * STRETCH + 100
+    data = hp.Problem(rng.normal(size=(rows, 3)), rng.normal(size=rows), "huber", row_norm=1.0)
+    plan = hp.methods.centralized_admm(data, 3, 1.7, 0.6, noise_std=0.5)
+    compiled = plan.run(seed=3)
+    monkeypatch.setattr("hushpoint.kernels.codes.coded_loss", lambda loss: None)
+    np.testing.assert_allclose(plan.run(seed=3).model, compiled.model, rtol=0, atol=1e-10)
 
 
 @every_loss

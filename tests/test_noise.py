@@ -416,6 +416,20 @@ def test_different_addresses_give_different_draws(make):
 
 
 @both_sources
+@pytest.mark.parametrize(("item", "step"), [(0, 2**32), (2**32, 0), (0, -1), (-1, 0)])
+def test_addresses_beyond_32_bits_are_refused(make, item, step):
+    # catches: a step or an item cut to 32 bits, so that after 2^32 steps the noise of the first comes again
+    source = make()
+    with pytest.raises(OverflowError):
+        source.stream("block", item, step)
+    with pytest.raises(OverflowError):
+        source.uniforms("schedule", item, step, 1)
+    if item == 0:
+        with pytest.raises(OverflowError):
+            source.normals("block", [item], step, 1)
+
+
+@both_sources
 def test_the_order_of_items_does_not_matter(make):
     # catches: draws by position: a chunk, a sample or another process would draw other noise for the same item
     source = make()
@@ -557,6 +571,11 @@ def test_secure_runs_differ():
     first = plan.run().model
     np.random.seed(0)  # noqa: NPY002
     assert not np.isclose(plan.run().model, first).any()
+
+
+def test_a_key_has_256_bits():
+    # catches: a key stretched from 32 or 128 random bits, which can be guessed (false alarm 50 * 28 / 2^32 = 3e-7)
+    assert all(len(set(secure_source().key.tolist())) == 8 for _ in range(50))
 
 
 def test_a_secure_run_goes_on_with_fresh_noise():

@@ -1,4 +1,4 @@
-"""The package as one meets it: its version, its import, its names, its types and its README."""
+"""The package as one meets it: its version, its import, its names and its types."""
 
 import importlib
 import importlib.resources
@@ -91,15 +91,3 @@ def test_types_are_packaged():
     wheel = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["hatch"]["build"]["targets"]["wheel"]
     assert wheel["packages"] == ["src/hushpoint"]
     assert "exclude" not in wheel
-
-
-def test_the_readme_runs(tmp_path, monkeypatch):
-    # an example that was never run, or that the code has outgrown
-    readme = ROOT / "README.md"
-    assert readme.exists(), "README.md is missing: the package needs one, with runnable python blocks."
-    blocks = re.findall(r"^```python\n(.*?)^```", readme.read_text(), flags=re.MULTILINE | re.DOTALL)
-    assert blocks, "README.md has no ```python block."
-    monkeypatch.chdir(tmp_path)  # examples may write files
-    namespace = {"__name__": "readme"}
-    for number, block in enumerate(blocks):
-        exec(compile(block, f"README.md, python block {number + 1}", "exec"), namespace)

@@ -18,6 +18,7 @@ from sklearn.exceptions import NotFittedError
 from sklearn.pipeline import make_pipeline
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
+from hushpoint import streamed
 from hushpoint.noise import source_for
 from hushpoint.preprocessing import (
     DeclaredOneHot,
@@ -105,13 +106,23 @@ def test_names_need_a_data_frame_and_numbers_need_to_be_numbers():
         RangeScaler({"a": (0, 1)}).fit([[1.0]])
 
 
-@pytest.mark.parametrize("bad", [[["8675.309 x"]], [SECRET], SECRET, [[SECRET + 1j]], [[[SECRET]]], [[SECRET, np.nan]]])
+@pytest.mark.parametrize(
+    "bad", [[["8675.309 x"]], [SECRET], SECRET, [[SECRET + 1j]], [[[SECRET]]], [[SECRET, np.nan]], [[8675 * 10**400]]]
+)
 def test_no_message_repeats_a_cell(bad):
     # catches: scikit-learn's own words, which quote the cell that is no number or the whole one-dimensional array
     for made in (RangeScaler((0, 1)), RowNormalizer()):
         with pytest.raises((TypeError, ValueError), match=r"X|Complex|array|argument") as caught:
             made.fit(bad)
         assert "8675" not in str(caught.value)
+
+
+@pytest.mark.parametrize("bad", [pd.Series(["8675"]), {"a": ["8675"]}, ["8675"], "8675"])
+def test_what_is_no_table_has_no_categories(bad):
+    # catches: an index or key error of NumPy or pandas, whose key may be a cell
+    with pytest.raises(ValueError, match="dimension") as caught:
+        DeclaredOneHot([["a"]]).fit(bad)
+    assert "8675" not in str(caught.value)
 
 
 # --- DeclaredOneHot --------------------------------------------------------------------------------------------------
@@ -269,7 +280,7 @@ def test_unit_scale_is_the_same_table_divided_by_its_bound():
     [
         ({"income": ["", "1", "2"]}, "column 'income' has missing cells"),
         ({"income": ["secret", "1", "2"]}, "column 'income' has cells that are not numbers"),
-        ({"smoker": ["secret", "1", "0"]}, "column 'smoker' has cells that are not true or false"),
+        ({"smoker": ["secret", "1", "0"]}, "column 'smoker' has cells that are not yes/no"),
         ({"income": None}, "lacks 'income'"),
         ({"income": ["1"]}, "different lengths"),
     ],
@@ -506,6 +517,22 @@ def test_a_row_norm_is_kept_by_the_stated_share_of_rows():
         found = private_row_norm(table, 1e4, quantile=0.8, mu=1.0, delta=1e-6, seed=2)
         assert (lengths <= found.value).mean() == pytest.approx(0.8, abs=0.02)
     assert private_row_norm(np.full((9, 2), 1e200), 5.0, mu=1e9, delta=1e-6, seed=0).value == 5.0
+
+
+@pytest.mark.parametrize("dtype", [np.float64, np.float32, np.int16])
+@pytest.mark.parametrize("groups", [None, np.arange(3000) % 700])
+def test_a_row_norm_is_the_same_from_memory_from_disk_and_in_single_precision(tmp_path, monkeypatch, dtype, groups):
+    # catches: tables on disk or in single precision refused, read whole, or rounded differently
+    X = (np.random.default_rng(10).normal(size=(3000, 5)) * 1000).astype(dtype)
+    np.save(tmp_path / "X.npy", X)
+    asked = {"largest": 1e6, "quantile": 0.8, "mu": 1.0, "delta": 1e-6, "groups": groups, "seed": 2}
+    expected = private_row_norm(X.astype(np.float64), **asked).value
+    assert private_row_norm(X, **asked).value == expected
+    sizes, honest = [], quantiles._lengths
+    monkeypatch.setattr(streamed, "_NUMBERS", 2000)  # 400 rows at a time
+    monkeypatch.setattr(quantiles, "_lengths", lambda part: sizes.append(len(part)) or honest(part))
+    assert private_row_norm(np.load(tmp_path / "X.npy", mmap_mode="r"), **asked).value == expected
+    assert sizes == [3000, *[400] * 7, 200]
 
 
 @pytest.mark.parametrize(

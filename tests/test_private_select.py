@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import functools
+import itertools
 import math
 import pickle
+import warnings
 from dataclasses import replace
 from typing import Any, ClassVar
 
@@ -30,19 +32,23 @@ class Stub(BaseEstimator):
 
     seen: ClassVar[list[Any]] = []  # what was fitted on and predicted, for the tests of the split
 
-    def __init__(self, epsilon=1.0, delta=None, row_norm=1.0, sign=1, adjacency="replace-one", random_state=None):
+    def __init__(
+        self, epsilon=1.0, delta=None, row_norm=1.0, sign=1, adjacency="replace-one", random_state=None, classes=None
+    ):
         self.epsilon = epsilon
         self.delta = delta
         self.row_norm = row_norm
         self.sign = sign
         self.adjacency = adjacency
         self.random_state = random_state
+        self.classes = classes
 
     overspend = 1.0
 
     def fit(self, X, y, groups=None):
         X = X.toarray() if scipy.sparse.issparse(X) else np.asarray(X, dtype=float)
         Stub.seen.append(("fit", X[:, 0].copy(), None if groups is None else np.asarray(groups), self.sign))
+        self.budget_of_run = self.epsilon, self.delta
         mu = gdp_mu(self.epsilon, self.delta) * self.overspend
         self.n_features_in_ = X.shape[1]
         bound = self.row_norm / np.maximum(np.linalg.norm(X, axis=1), self.row_norm)
@@ -117,6 +123,113 @@ def _forget() -> None:
     Stub.seen.clear()
 
 
+# --- the class set
+
+
+def outcomes_over_all_splits(y: list[int], held: int, **settings: Any) -> dict[tuple[int, ...], float]:
+    """The law of the published classes over every way to hold rows out, by enumeration; an error is an outcome too."""
+    X = np.column_stack([np.linspace(-1, 1, len(y)), np.ones(len(y))])
+    model = hp.PrivateLogisticRegression(row_norm=1.5, fit_intercept=False, **settings)
+    select = PrivateSelect(model, {"alpha": [0.1]}, epsilon=0.1, delta=0.01, mean_candidates=2, random_state=0)
+    law: dict[tuple[int, ...], float] = {}
+    splits = list(itertools.combinations(range(len(y)), held))
+    for out in splits:
+        kept = np.setdiff1d(np.arange(len(y)), out)
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(PrivateSelect, "_split", lambda self, items, source, k=kept, o=out: (k, np.array(o)))
+            try:
+                outcome = tuple(clone(select).fit(X, np.array(y)).classes_.tolist())
+            except ValueError:
+                outcome = ()
+        law[outcome] = law.get(outcome, 0.0) + 1 / len(splits)
+    return law
+
+
+@pytest.mark.filterwarnings("ignore:delta is")
+@pytest.mark.parametrize("settings", [{}, {"classes": [0, 1, 2]}, {"classes": [0, 1, 2, 3]}])
+def test_the_classes_of_the_best_model_do_not_depend_on_who_was_held_out(settings: dict[str, Any]) -> None:
+    # each run took the classes of its own part: with two people of class 2, or one, the published model had two
+    # classes with probability 1/28 against 1/4, far beyond what epsilon 0.1 allows
+    expected = {tuple(settings.get("classes", [0, 1, 2])): pytest.approx(1.0)}
+    for labels in ([0, 1, 0, 1, 0, 1, 2, 2], [0, 1, 0, 1, 0, 1, 0, 2]):
+        assert outcomes_over_all_splits(labels, 2, **settings) == expected
+
+
+@pytest.mark.filterwarnings("ignore:delta is")
+def test_two_classes_and_their_weights_do_not_depend_on_who_was_held_out() -> None:
+    # a part with one class only, or without a class that class_weight names, stopped the fit
+    settings = {"class_weight": {0: 1.0, 1: 3.0}}
+    assert outcomes_over_all_splits([0, 0, 0, 0, 0, 1], 1, **settings) == {(0, 1): pytest.approx(1.0)}
+
+
+def test_the_guarantee_says_where_the_classes_are_from() -> None:
+    X, y = labelled(200)
+    read, declared = (select(StubClassifier(classes=c)).fit(X, y).guarantee_ for c in (None, ["no", "yes"]))
+    assert "the set of classes was read from y and counts as public" in str(read)
+    assert "classes" not in str(declared)
+
+
+@pytest.mark.filterwarnings("error::RuntimeWarning")
+def test_declared_labels_of_any_kind_are_no_event() -> None:
+    # scikit-learn takes a label of 2.5 for a number: with such a person in the training part the fit failed
+    X, y = labelled(60)
+    numbers = np.where(y == "yes", 1.0, 0.0)
+    numbers[0] = 2.5
+    model = hp.PrivateLogisticRegression(row_norm=3.0, classes=[0.0, 1.0, 2.5])
+    for seed in range(6):
+        search = PrivateSelect(model, {"alpha": [0.1]}, epsilon=1.0, delta=1e-6, random_state=seed)
+        assert search.fit(X, numbers).classes_.tolist() == [0.0, 1.0, 2.5]
+
+
+def test_a_fault_in_the_targets_does_not_show_by_its_part() -> None:
+    # a text, or NaN, among the targets: quoted when held out, another error when trained on
+    X, y = np.eye(20), np.arange(20.0).astype(object)
+    for fault in ("canary", float("nan")):
+        told = set()
+        for place in range(0, 20, 4):
+            bad = y.copy()
+            bad[place] = fault
+            with pytest.raises(ValueError, match="y") as caught:
+                select(StubRegressor(target_range=(0.0, 20.0))).fit(X, bad)
+            told.add(str(caught.value))
+        assert len(told) == 1
+        assert "canary" not in told.pop()
+
+
+def test_no_warning_and_no_bar_counts_the_runs(capsys: pytest.CaptureFixture[str]) -> None:
+    # a warning about delta in every run, or a bar of every run's own: as many as runs
+    X, y = labelled(60)
+    model = hp.PrivateLogisticRegression(row_norm=3.0, progress=True, classes=["no", "yes"])
+    for seed in range(4):
+        search = PrivateSelect(model, {"alpha": [0.1]}, epsilon=1.0, delta=0.1, mean_candidates=4, random_state=seed)
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            search.fit(X, y)
+        assert len(caught) == 1
+        assert search.best_estimator_.progress is True
+    assert capsys.readouterr() == ("", "")
+    with pytest.raises(ValueError, match="candidates contain 'progress'"):
+        PrivateSelect(model, {"progress": [True]}, epsilon=1.0, delta=1e-6).fit(X, y)
+
+
+def test_a_senseless_candidate_is_refused_whether_it_is_drawn_or_not() -> None:
+    # a fit that fails now and then, after other runs have read the data
+    model = hp.PrivateLogisticRegression(row_norm=3.0)
+    for seed in range(4):
+        search = PrivateSelect(model, {"row_norm": [1.0] * 9 + [-2.0]}, epsilon=1.0, delta=1e-6, random_state=seed)
+        with pytest.raises(ValueError, match=r"row_norm is -2\.0"):
+            search.fit(*labelled(60))
+
+
+def test_a_refit_of_the_best_model_says_again_where_its_classes_are_from() -> None:
+    # classes= filled in from y made a refit call them declared
+    X, y = labelled(60)
+    search = PrivateSelect(hp.PrivateLogisticRegression(row_norm=3.0), {"alpha": [0.1]}, epsilon=1.0, delta=1e-6)
+    best = search.fit(X, y).best_estimator_
+    assert best.classes is None
+    assert "read from y" in str(clone(best).fit(X, y).guarantee_)
+
+
 # --- what is released
 
 
@@ -145,8 +258,11 @@ def test_finds_the_good_candidate_and_states_what_the_choice_cost() -> None:
 def test_the_best_model_does_not_carry_the_guarantee_of_one_run() -> None:
     # Catches: best_estimator_.guarantee_ telling the naive epsilon, which test_selection shows to be false.
     fitted = select().fit(*labelled())
-    assert fitted.best_estimator_.guarantee_ == fitted.guarantee_
+    best = fitted.best_estimator_
+    assert best.guarantee_ == fitted.guarantee_
     assert fitted.guarantee_.epsilon > gdp_epsilon(fitted.run_mu_, 1e-6)
+    assert (best.epsilon, best.delta) == (2.0, 1e-6)
+    assert "epsilon=2.0" in repr(best)
 
 
 def test_nothing_about_other_runs_is_kept() -> None:
@@ -196,7 +312,7 @@ def test_released_score_has_the_law_of_the_best_of_k_noisy_scores(distribution: 
     # Every prediction is right, so a run's score is 1 + noise of std 1/(held mu), and the best of K has the law
     # f(Phi(.)). False alarm 1e-6; half the noise, or one run only, is caught.
     X, y = np.zeros((40, 1)), np.full(40, "yes")
-    model = select(Constant(), mean_candidates=4.0, distribution=distribution, validation=0.5)
+    model = select(Constant(classes=["no", "yes"]), mean_candidates=4.0, distribution=distribution, validation=0.5)
     drawn = np.array([model.set_params(random_state=seed).fit(X, y).best_score_ for seed in range(600)])
     law = run_count(4.0, distribution)
     chances = np.array([law.pmf(k) for k in range(1, 200)])
@@ -253,10 +369,22 @@ def test_users_count_once_in_the_score() -> None:
     y = np.where(groups == 19, "no", "yes")
     scores = []
     for seed in range(6):
-        model.set_params(estimator=Constant(), random_state=seed).fit(np.zeros((len(y), 1)), y, groups=groups)
+        model.set_params(estimator=Constant(classes=["no", "yes"]), random_state=seed).fit(
+            np.zeros((len(y), 1)), y, groups=groups
+        )
         scores.append(model.best_score_)
     assert min(scores) > 0.8  # 9 of 10 users right; by rows it would be 9 of 59
     assert any(score < 0.95 for score in scores)
+
+
+def test_the_noise_of_a_score_is_for_one_user_of_those_held_out() -> None:
+    # Catches: noise for one row among all held-out rows, where a user may have all of theirs changed. False alarm 1e-6.
+    model = select(Constant(classes=("no", "yes")), validation=0.5, mean_candidates=1.0)
+    groups = np.repeat(np.arange(40), 5)
+    X, y = np.zeros((200, 1)), np.full(200, "yes")
+    scores = [model.set_params(random_state=seed).fit(X, y, groups=groups).best_score_ for seed in range(100)]
+    total = float(((np.array(scores) - 1) ** 2).sum()) * (20 * model.run_mu_) ** 2
+    assert stats.chi2.ppf(5e-7, 100) < total < stats.chi2.isf(5e-7, 100)
 
 
 def test_public_validation_is_exact_and_leaves_all_rows_for_training() -> None:
@@ -310,11 +438,10 @@ def test_an_undeclared_target_range_is_refused() -> None:
 def test_a_run_never_spends_more_than_its_part(adjacency: str, epsilon: float, delta: float) -> None:
     # Large deltas are where the epsilon of a run would round to 0.
     fitted = select(adjacency=adjacency, epsilon=epsilon, delta=delta, distribution="logarithmic").fit(*labelled(60))
-    inner = fitted.best_estimator_
-    spent = gdp_mu(inner.epsilon, inner.delta)
+    spent = gdp_mu(*fitted.best_estimator_.budget_of_run)
     allowed = selection_mu(epsilon, delta, 6.0, "logarithmic")
     assert 0.999 * allowed < spent <= allowed
-    assert inner.adjacency == fitted.guarantee_.adjacency == adjacency
+    assert fitted.best_estimator_.adjacency == fitted.guarantee_.adjacency == adjacency
     assert fitted.guarantee_.epsilon <= epsilon
 
 
@@ -352,6 +479,13 @@ class NotPrivate(ClassifierMixin, BaseEstimator):
         self.sign = sign
 
 
+class OwnClasses(StubClassifier):
+    """Takes its classes from the rows it is given: a part of them may lack one."""
+
+    def __init__(self, epsilon=1.0, delta=None, row_norm=1.0, sign=1, adjacency="replace-one", random_state=None):
+        super().__init__(epsilon, delta, row_norm, sign, adjacency, random_state)
+
+
 @pytest.mark.parametrize(
     ("model", "message"),
     [
@@ -360,6 +494,9 @@ class NotPrivate(ClassifierMixin, BaseEstimator):
         (lambda: select(WrongUnit()), "guarantee for one user"),
         (lambda: select(Published()), "gives a published guarantee"),
         (lambda: select(NotPrivate()), "no parameter epsilon"),
+        (lambda: select(OwnClasses()), "no parameter classes"),
+        (lambda: select(StubClassifier(classes=["no", "maybe"])), "labels that classes does not declare"),
+        (lambda: select(candidates={"classes": [["no", "yes"]]}), "candidates contain 'classes'"),
         (lambda: select(Stub()), "neither a classifier nor a regressor"),
         (lambda: select(candidates={"epsilon": [1.0, 2.0]}), "candidates contain 'epsilon'"),
         (lambda: select(candidates=[{"sign": 1}, {"random_state": 2}]), "candidates contain 'random_state'"),
@@ -440,17 +577,17 @@ def test_frames_and_sparse_rows() -> None:
 class AdmmClassifier(ClassifierMixin, BaseEstimator):
     """A calibrated plan behind the estimator's contract."""
 
-    def __init__(self, epsilon=1.0, delta=None, ridge=0.01, adjacency="replace-one", random_state=None):
+    def __init__(self, epsilon=1.0, delta=None, ridge=0.01, adjacency="replace-one", random_state=None, classes=None):
         self.epsilon = epsilon
         self.delta = delta
         self.ridge = ridge
         self.adjacency = adjacency
         self.random_state = random_state
+        self.classes = classes
 
     def fit(self, X, y, groups=None):
-        problem = hp.Problem(
-            X, y, loss="logistic", regularizer=hp.regularizers.L2(self.ridge), row_norm=3.0, groups=groups
-        )
+        ridge = hp.regularizers.L2(self.ridge)
+        problem = hp.Problem(X, y, "logistic", ridge, row_norm=3.0, groups=groups, classes=self.classes)
         budget = hp.Budget(self.epsilon, self.delta, adjacency=self.adjacency)
         result = hp.methods.private_admm(problem, steps=10, gamma=5.0, budget=budget).run(seed=self.random_state)
         self.classes_, self.coef_, self.guarantee_ = problem.classes, result.model, result.guarantee
@@ -483,4 +620,7 @@ def test_logistic_regression_end_to_end() -> None:
     assert fitted.best_params_ == {"alpha": 1e-3}
     assert fitted.score(X, y) > 0.85
     assert fitted.predict_proba(X[:5]).shape == (5, 2)
+    # the plan of the best run read as if its budget were all that was spent
+    assert "a share of epsilon = 4 at delta = 1e-06 in all" in str(fitted.best_estimator_.parameters_)
+    assert fitted.best_estimator_.parameters_.mu < fitted.run_mu_
     assert pickle.loads(pickle.dumps(fitted)).guarantee_ == fitted.guarantee_

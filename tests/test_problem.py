@@ -203,6 +203,28 @@ def test_any_two_labels_are_minus_and_plus_one(negative, positive, loss, wrap):
     assert list(problem.classes) == [negative, positive]
 
 
+def test_declared_labels_need_no_member_and_are_not_read():
+    # the two labels were whatever y held: one of them alone was an error, other words another problem
+    problem = hp.Problem(np.eye(3), ["no", "no", "no"], "logistic", classes=("yes", "no"))
+    assert list(problem.classes) == ["no", "yes"]
+    assert problem.rows.targets.tolist() == [-1, -1, -1]
+    with pytest.raises(ValueError, match="labels that classes does not declare") as caught:
+        hp.Problem(np.eye(3), ["no", "canary", "no"], "logistic", classes=("yes", "no"))
+    assert "canary" not in str(caught.value)
+    with pytest.raises(ValueError, match="classes declares 3 classes"):
+        hp.Problem(np.eye(3), [0, 1, 2], "logistic", classes=(0, 1, 2))
+    with pytest.raises(ValueError, match="classes is given and the squared loss takes numbers"):
+        hp.Problem(np.eye(3), [0, 1, 2], classes=(0, 1))
+
+
+def test_a_run_says_where_its_labels_are_from():
+    told = "the set of classes was read from y and counts as public"
+    for classes, said in ((None, True), ((0, 1), False)):
+        problem = hp.Problem(np.eye(4), [0, 1, 0, 1], "logistic", row_norm=1.0, classes=classes)
+        result = hp.methods.private_admm(problem, 2, 1.0, noise_std=1.0).run(seed=0)
+        assert (told in str(result.guarantee)) is said
+
+
 def test_numeric_targets_are_taken_as_they_are():
     # a regression target of two values encoded as classes
     X, y = table()

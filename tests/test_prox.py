@@ -591,11 +591,11 @@ def test_a_step_that_had_begun_leaves_no_state(monkeypatch):
 
 
 def test_default_tolerances_are_those_of_the_guarantee():
-    # catches: a default that is not public or not divided by n: 1e-6 L gamma/n (theory 3d)
+    # catches: a default that is not divided by n in 3a, or that tells the most rows of a user in 3b
     problem, users = awkward_problem(), awkward_problem(np.arange(12) // 4)
     assert methods.private_admm(problem, 5, 3.0, noise_std=1.0).operator.tolerance == pytest.approx(1e-6 * 3.0 / 12)
     assert methods.centralized_admm(problem, 5, 3.0, noise_std=1.0).operator.tolerance == 0
-    assert methods.centralized_admm(users, 5, 3.0, noise_std=1.0).operator.tolerance == pytest.approx(1e-6 * 3.0 / 4)
+    assert methods.centralized_admm(users, 5, 3.0, noise_std=1.0).operator.tolerance == pytest.approx(1e-9 * 3.0)
     assert methods.private_admm(problem, 5, 3.0, noise_std=1.0, tolerance=0.1).operator.tolerance == 0.1
     for bad in (0.0, -1.0, math.nan):
         with pytest.raises(ValueError, match="tolerance is"):

@@ -77,7 +77,7 @@ EXAMPLES = [
     Walk(7),
     walk_on(nx.cycle_graph(7), 7),
 ]
-named = pytest.mark.parametrize("schedule", EXAMPLES, ids=lambda schedule: f"{schedule.sampling}-{schedule.blocks}")
+named = pytest.mark.parametrize("schedule", EXAMPLES, ids=lambda one: f"{type(one).__name__}-{one.blocks}")
 
 
 # --- What every schedule must do -------------------------------------------------------------------------------------

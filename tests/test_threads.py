@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-import time
 
 import numpy as np
 import pytest
@@ -34,11 +33,13 @@ def test_every_part_is_done_once(monkeypatch, count, workers):
 def test_several_threads_take_part(monkeypatch):
     # Catches: parts that all run on one thread.
     monkeypatch.setenv("HUSHPOINT_THREADS", "3")
-    seen = set()
+    seen, all_are_here = set(), threading.Event()
 
     def work(start, stop):
-        time.sleep(0.02)
         seen.add(threading.get_ident())
+        if len(seen) == 3:
+            all_are_here.set()
+        assert all_are_here.wait(60), "a thread never came"
 
     share(work, 12)
     assert len(seen) == 3

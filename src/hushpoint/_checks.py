@@ -5,8 +5,11 @@ from __future__ import annotations
 import math
 import numbers
 import operator
+import warnings
 from collections.abc import Sequence
 from typing import Any
+
+_NARROWEST, _WIDEST = 1e-150, 1e150  # widths whose squares are neither 0 nor infinite
 
 
 def require_positive(name: str, value: Any, *, remedy: str = "Pass a positive number.") -> float:
@@ -57,6 +60,35 @@ def require_flag(name: str, value: Any) -> bool:
     if type(value).__name__ not in ("bool", "bool_"):
         raise ValueError(f"{name} is {shown(value)}. Pass True or False.")
     return bool(value)
+
+
+def require_range(name: str, low: float, high: float) -> tuple[float, float]:
+    """A range (low, high) whose ends, width and squared width are safe numbers."""
+    if not (math.isfinite(low) and math.isfinite(high) and low < high):
+        raise ValueError(f"{name} is ({low:g}, {high:g}). Pass finite numbers, low below high.")
+    if not _NARROWEST < high - low < _WIDEST:
+        raise ValueError(
+            f"{name} is ({low:g}, {high:g}), {high - low:g} wide. Pass a range between {_NARROWEST:g} and {_WIDEST:g} "
+            "wide: other units of the target help."
+        )
+    return low, high
+
+
+def require_kind(name: str, value: Any, kind: type, *, remedy: str) -> None:
+    """An object of a class."""
+    if not isinstance(value, kind):
+        raise ValueError(f"{name} is {shown(value)}. {remedy}")
+
+
+def warn_of_large_delta(delta: float, items: int, unit: str, stacklevel: int) -> None:
+    """Warn where delta is no promise: at 1/n or more."""
+    if delta >= 1 / items:
+        warnings.warn(
+            f"delta is {delta:g} and there are {items} {unit}s: with a delta of 1/n or more, "
+            "publishing somebody's data now and then would count as private. Pass a delta well below 1/n.",
+            UserWarning,
+            stacklevel=stacklevel + 1,
+        )
 
 
 def shown(value: Any) -> str:

@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
+import io
 import json
+import sys
 from collections.abc import Callable
 from functools import wraps
 from typing import Annotated, Any
 
+import click
 import typer
 
 from hushpoint._version import __version__
 from hushpoint.commands import federated, report, study, tabular
+from hushpoint.commands.printing import give_up_printing, is_unprintable
 
 app = typer.Typer(
     add_completion=False,
+    suggest_commands=not hasattr(click.exceptions, "NoSuchCommand"),  # where click suggests itself, once is enough
     no_args_is_help=True,
     pretty_exceptions_show_locals=False,  # the values of variables may be people's data
     help="Private optimisation as noisy fixed-point iteration, with guarantees that hold.",
@@ -117,7 +122,10 @@ def account(
 
     Example: hushpoint account private_admm steps=20 gamma=10 noise_std=0.3 --items 1000 --row-norm 1
     """
+    from hushpoint.tables.budget import settled_delta
+
     problem = _declared(items, features, loss, row_norm, clip, ridge, rows_per_user)
+    settled_delta(delta, items, problem.facts.unit)
     plan = _make(method, problem, _parsed(parameters))
     guarantee = plan.guarantee(delta, view, adjacency, unit, allow_published=allow_published)
     typer.echo(json.dumps(guarantee.to_dict(), indent=2) if as_json else str(guarantee))
@@ -148,8 +156,10 @@ def calibrate(
     Example: hushpoint calibrate private_admm steps=20 gamma=10 --epsilon 1 --items 1000 --row-norm 1
     """
     from hushpoint.privacy.guarantee import Budget
+    from hushpoint.tables.budget import settled_delta
 
     problem = _declared(items, features, loss, row_norm, clip, ridge, rows_per_user)
+    settled_delta(delta, items, problem.facts.unit)
     budget = Budget(epsilon, delta, view, adjacency, unit)  # type: ignore[arg-type]
     plan = _make(method, problem, {**_parsed(parameters), "budget": budget})
     guarantee, noise_std = plan.guarantee(delta), plan.parameters["noise_std"]
@@ -199,13 +209,34 @@ def _parsed(parameters: list[str] | None) -> dict[str, Any]:
         name, equals, text = entry.partition("=")
         if not equals:
             raise ValueError(f"parameter is {entry!r}. Write NAME=VALUE, for example steps=20.")
-        try:
-            arguments[name] = json.loads(text)
-        except json.JSONDecodeError:
-            arguments[name] = text
+        arguments[name] = _value(text)
     return arguments
+
+
+def _value(text: str) -> Any:
+    """A number (also ".3"), list, truth or text."""
+    for read in (json.loads, float):
+        try:
+            return read(text)
+        except ValueError:
+            continue
+    return text
 
 
 def main() -> None:
     """Entry point of ``hushpoint``."""
-    app()
+    if sys.stdout is None:  # closed by the caller, who wants to see nothing
+        sys.stdout = io.StringIO()
+    try:
+        try:
+            app()
+        finally:
+            sys.stdout.flush()  # a failure can still be told here; later the interpreter would tell it in its own words
+    except OSError as error:
+        if not is_unprintable(error):
+            raise
+        give_up_printing()
+        if isinstance(error, BrokenPipeError):  # the reader has seen enough
+            sys.exit(1)
+        typer.echo(f"Error: the output cannot be printed: {error.strerror}.", err=True)
+        sys.exit(2)

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from hushpoint._threads import ahead
 from hushpoint.noise import Source, source_for
+from hushpoint.schedules import Schedule, sampling_of
 
 if TYPE_CHECKING:
     from hushpoint.kernels import Kernel
@@ -33,7 +34,7 @@ class State:
 
     ``shared`` is what the messages made; ``public`` is its last release; ``participations`` counts moves of each block;
     ``kernel`` is what made the blocks; ``planned`` is the most steps that any run of it set out to do; ``models`` is
-    how many models runs have returned.
+    how many models runs have returned; ``watched`` is whether a callback was given models on the way.
     """
 
     shared: Array
@@ -48,6 +49,7 @@ class State:
     tail_start: int = 0
     tail_sum: Array = field(default_factory=lambda: np.zeros(0))
     kernel: str = "plain"
+    watched: bool = False
     seed: int | None = None
 
     def save(self, path: str | Path) -> None:
@@ -72,6 +74,7 @@ class State:
             record[name] = int(record[name])
         for name in ("fingerprint", "kernel"):
             record[name] = str(record[name])
+        record["watched"] = bool(record["watched"])
         return State(**record, seed=int(seed) if seed else None)
 
     def _record(self) -> dict[str, Any]:
@@ -129,6 +132,7 @@ def run(
     watched = history is not False or callback is not None or plan.tail_average is not None
     target = plan.steps if current.steps < plan.steps else current.steps + plan.steps
     current.planned = max(current.planned, target)
+    current.watched = current.watched or callback is not None
     _open_tail(plan, current, target)
     record: dict[str, list[Any]] = {"step": []}
     status: Status = "finished"
@@ -151,7 +155,7 @@ def run(
             if interrupted():
                 status = "interrupted"
                 break
-            if callback is not None and callback(current.steps, model):
+            if callback is not None and callback(current.steps, model.copy()):
                 status = "stopped"
                 break
     if plan.tail_average is not None and current.steps > current.tail_start:
@@ -210,7 +214,7 @@ def _step(plan: Plan, data: Any, source: Source, state: State, z: Array) -> None
     """One update of Algorithm 1 from the public point z, on the state."""
     operator, noise, step = plan.operator, plan.noise, state.steps
     relaxation = plan.relaxation_at(step)
-    chosen, resting, position = choose(plan, source, step, state.position, state.participations)
+    chosen, resting, position = choose(plan, source, step, state.position, state.participations, state.planned)
     total = np.zeros(operator.message_size)
     if operator.rests_with_noise and resting.size:
         idle = _kick(plan, source, resting, step)
@@ -241,19 +245,41 @@ def _step(plan: Plan, data: Any, source: Source, state: State, z: Array) -> None
 
 
 def choose(
-    plan: Plan, source: Source, step: int, position: int, participations: Indices
+    plan: Plan, source: Source, step: int, position: int, participations: Indices, planned: int
 ) -> tuple[Indices | None, Indices, int]:
-    """Who moves in a step (None: all), who is drawn but rests at its cap, and where a walk then stands."""
-    chosen = plan.schedule.draw(step, source, position)
-    if chosen is not None and plan.schedule.sampling == "permuted":
+    """Who moves in one of ``planned`` steps (None: all), who rests at its cap, and where a walk then stands."""
+    schedule, cap = plan.schedule, plan.schedule.cap
+    chosen = schedule.draw(step, source, position)
+    sampling = sampling_of(schedule)
+    if sampling == "own":
+        chosen, cap = _members(chosen, schedule), min(schedule.most(step + 1), schedule.most(planned))
+        if participations.max(initial=0) > schedule.most(planned):  # what it states is what it is held to
+            raise ValueError(
+                f"{type(schedule).__name__}.participations({planned}) is {schedule.most(planned)}, and a block has "
+                "moved more often already. Let it never fall as steps are added."
+            )
+    if chosen is not None and sampling == "permuted":
         chosen = _once_a_pass(chosen, source, step, participations)
     if chosen is not None and len(chosen):
         position = int(chosen[-1])
-    if plan.schedule.cap is None:
+    if cap is None:
         return chosen, np.zeros(0, dtype=np.int64), position
     everyone = np.arange(plan.operator.blocks) if chosen is None else chosen
-    free = participations[everyone] < plan.schedule.cap
+    free = participations[everyone] < cap
     return everyone[free], everyone[~free], position
+
+
+def _members(chosen: Any, schedule: Schedule) -> Indices | None:
+    """What a schedule from outside drew: blocks that are there, each once."""
+    if chosen is None:
+        return None
+    members = np.asarray(chosen)
+    whole = members.ndim == 1 and (members.dtype.kind in "iu" or not members.size)
+    if not whole or (members.size and not 0 <= members.min() <= members.max() < schedule.blocks):
+        raise ValueError(f"{type(schedule).__name__}.draw gave no list of numbers from 0 to {schedule.blocks - 1}.")
+    if len(np.unique(members)) != len(members):
+        raise ValueError(f"{type(schedule).__name__}.draw named a block twice. Name each block at most once a step.")
+    return members.astype(np.int64)
 
 
 def _once_a_pass(chosen: Indices, source: Source, step: int, participations: Indices) -> Indices:

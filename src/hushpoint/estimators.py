@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import math
-import sys
-import warnings
-from collections.abc import Iterator
-from contextlib import contextmanager
+from dataclasses import replace
 from typing import Any, Literal, Self
 
 import numpy as np
@@ -15,8 +12,7 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.special import expit, softmax
 from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin
 from sklearn.utils import check_random_state
-from sklearn.utils.multiclass import check_classification_targets
-from sklearn.utils.validation import check_is_fitted, validate_data
+from sklearn.utils.validation import check_is_fitted
 
 from hushpoint import nonprivate
 from hushpoint._checks import (
@@ -25,13 +21,18 @@ from hushpoint._checks import (
     require_fraction,
     require_nonnegative,
     require_positive,
+    require_range,
     shown,
+    warn_of_large_delta,
 )
+from hushpoint._refits import TellsOfRefits
+from hushpoint._silence import require_labels, silent_about, validated
 from hushpoint.certificates import ADJACENCIES
+from hushpoint.labels import READ_FROM_LABELS, class_set, signs
 from hushpoint.losses import ClassWeighted, Huber, Logistic, Loss, SmoothedHinge, Squared
 from hushpoint.nonprivate import PENALTIES, PenaltyName
 from hushpoint.privacy.guarantee import Adjacency, Budget, Guarantee, checked_delta
-from hushpoint.problem import Problem
+from hushpoint.problem import Problem, scaled_to
 from hushpoint.training import Penalty, train
 from hushpoint.utility.planner import Parameters, plan_parameters
 
@@ -48,7 +49,7 @@ __all__ = [
 _SPARSE_ENOUGH = 0.2  # share of nonzero entries below which products with a CSR copy are faster than with the table
 
 
-class _PrivateLinear(BaseEstimator):
+class _PrivateLinear(TellsOfRefits, BaseEstimator):
     """What all estimators share: the declared facts, the budget, the fit and its guarantee."""
 
     epsilon: float
@@ -61,6 +62,7 @@ class _PrivateLinear(BaseEstimator):
     adjacency: Adjacency
     random_state: Any
     progress: bool
+    _one_of_several = False  # a run of PrivateSelect, whose number of runs nobody may count by their warnings
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
@@ -72,20 +74,16 @@ class _PrivateLinear(BaseEstimator):
         penalty = self._penalty()
         if not math.isinf(self.epsilon):
             self._check_declared()
-        problem = Problem(X, targets[0], loss, row_norm=self.row_norm, groups=groups)
+        signed = (-1.0, 1.0) if loss.labels == "two-class" else None
+        problem = Problem(X, targets[0], loss, row_norm=self.row_norm, groups=groups, classes=signed)
         facts = problem.facts
         order = _order_of_rows(problem, groups)
         ordered = [problem.rows.targets, *(target[order] for target in targets[1:])]
         if math.isinf(self.epsilon):
             return self._fit_without_noise(problem, ordered)
         delta = float(self.delta)  # type: ignore[arg-type]
-        if delta >= 1 / facts.items:
-            warnings.warn(
-                f"delta is {delta:g} and there are {facts.items} {facts.unit}s: with a delta of 1/n or more, "
-                "publishing somebody's data now and then would count as private. Pass a delta well below 1/n.",
-                UserWarning,
-                stacklevel=3,
-            )
+        if not self._one_of_several:
+            warn_of_large_delta(delta, facts.items, facts.unit, stacklevel=4)
         plan = plan_parameters(
             facts.items,
             facts.features,
@@ -126,9 +124,9 @@ class _PrivateLinear(BaseEstimator):
     def _checked(self, X: Any, y: Any, **options: Any) -> tuple[Any, NDArray[Any]]:
         """X and y as scikit-learn checks them; the constructor's arguments as we do."""
         self._check_parameters()
-        _warn_in_a_search()
-        with _silent_about_entries():
-            X, y = validate_data(self, X, y, accept_sparse="csr", dtype=np.float64, **options)
+        self._tell_of_refits()
+        X, y = validated(self, X, y, accept_sparse="csr", dtype=np.float64, **options)
+        self._row_norm = self.row_norm  # what predicting scales by, whatever becomes of the parameter
         if not scipy.sparse.issparse(X) and np.count_nonzero(X) < _SPARSE_ENOUGH * X.size:
             X = scipy.sparse.csr_array(X)
         return X, y
@@ -179,17 +177,19 @@ class _PrivateLinear(BaseEstimator):
             return None if self.random_state is None else int(self.random_state)
         return int(check_random_state(self.random_state).randint(2**31 - 1))
 
+    @silent_about("X")
     def _scores(self, X: Any) -> Array:
-        """Linear predictions, a column per model."""
+        """Linear predictions, a column per model. Rows are scaled down to the norm that training scaled them to."""
         check_is_fitted(self)
-        with _silent_about_entries():
-            X = validate_data(self, X, accept_sparse="csr", dtype=np.float64, reset=False)
+        X = scaled_to(validated(self, X, accept_sparse="csr", dtype=np.float64, reset=False), self._row_norm)
         return np.asarray(X @ np.atleast_2d(self.coef_).T + self.intercept_, dtype=np.float64)
 
 
 class _PrivateClassifier(ClassifierMixin, _PrivateLinear):
+    classes: Any
     class_weight: dict[Any, float] | None
 
+    @silent_about("X, y or groups")
     def fit(self, X: Any, y: ArrayLike, groups: ArrayLike | None = None) -> Self:
         """Train the model.
 
@@ -198,23 +198,31 @@ class _PrivateClassifier(ClassifierMixin, _PrivateLinear):
         X : array, sparse matrix or data frame of shape (rows, features)
             Rows longer than ``row_norm`` are scaled down to it.
         y : array of shape (rows,)
-            Labels of two or more classes. Which classes there are is taken to be public.
+            Labels of two or more classes. Which classes there are is public: declare them as ``classes``, or they are
+            read from ``y`` and the guarantee says so.
         groups : array of shape (rows,), optional
             The user of each row: the guarantee is then for users, who count equally however many rows they have.
         """
         X, y = self._checked(X, y)
-        check_classification_targets(y)
-        self.classes_ = np.unique(y)
+        if self.classes is None:  # of declared ones it is known what they are
+            require_labels(y)
+        self.classes_ = class_set(y, self.classes)
         if len(self.classes_) < 2:
-            raise ValueError("y has one class only. Pass labels of at least two classes.")
+            raise ValueError(
+                "y has one class only. Pass labels of at least two classes, or declare the classes that can occur: "
+                "classes=['no', 'yes']."
+            )
         several = len(self.classes_) > 2
         ones = self.classes_ if several else self.classes_[1:]
-        targets = [np.where(y == one, 1.0, -1.0) for one in ones]
+        targets = [signs(y, one) for one in ones]
         self._softmax = False
-        if several and math.isinf(self.epsilon) and self._multinomial():
+        if several and math.isinf(self.epsilon) and self._multinomial() and len(np.unique(y)) == len(self.classes_):
             models = self._fit_multinomial(X, y, groups)
         else:
             models = self._fit(X, targets[0], targets, self._loss(several), groups)
+        if self.classes is None and math.isfinite(self.epsilon):
+            stated = self.guarantee_
+            self.guarantee_ = replace(stated, assumptions=(*stated.assumptions, READ_FROM_LABELS))
         self.coef_, self.intercept_ = _split(models, self.fit_intercept)
         return self
 
@@ -229,10 +237,24 @@ class _PrivateClassifier(ClassifierMixin, _PrivateLinear):
         index = (scores > 0).astype(int) if scores.ndim == 1 else scores.argmax(axis=1)
         return np.asarray(self.classes_[index])
 
+    @silent_about("X, y or sample_weight")
+    def score(self, X: Any, y: ArrayLike, sample_weight: ArrayLike | None = None) -> float:
+        """Accuracy on these rows, without noise: not private for them."""
+        with np.errstate(all="ignore"):
+            return float(super().score(X, y, sample_weight))
+
     def _loss(self, several: bool) -> Loss:
-        base = self._base_loss()
-        if self.class_weight is None:
+        base, weights = self._base_loss(), self._weights()
+        if weights is None:
             return base
+        if several:
+            raise ValueError("class_weight is given and there are more than two classes. It works with two only.")
+        return ClassWeighted(base, *weights)
+
+    def _weights(self) -> list[float] | None:
+        """The declared weight of each class; with noise divided by the largest, as clip and step are planned for 1."""
+        if self.class_weight is None:
+            return None
         if isinstance(self.class_weight, str):
             raise ValueError(
                 f"class_weight is {self.class_weight!r}. Weights that depend on how frequent the classes are would "
@@ -247,12 +269,23 @@ class _PrivateClassifier(ClassifierMixin, _PrivateLinear):
         unknown = [label for label in known if label not in self.classes_.tolist()]
         if unknown:
             raise ValueError(
-                f"class_weight names the classes {unknown}, which y does not have. Name classes of y; others weigh 1."
+                f"class_weight names {unknown}, which are no classes. Name classes of y, or declared ones; others "
+                "weigh 1."
             )
-        if several:
-            raise ValueError("class_weight is given and y has more than two classes. It works with two classes only.")
-        negative, positive = (known.get(label, 1.0) for label in self.classes_.tolist())
-        return ClassWeighted(base, negative, positive)
+        weights = [known.get(label, 1.0) for label in self.classes_.tolist()]
+        if min(weights) < 1e-12 * max(weights):
+            raise ValueError(
+                "class_weight gives one class more than 1e12 times the weight of another. Choose closer ones."
+            )
+        return weights if math.isinf(self.epsilon) else [weight / max(weights) for weight in weights]
+
+    def _penalty(self) -> Penalty:
+        """The penalty beside a loss whose weights were divided by the largest: divided likewise."""
+        penalty = super()._penalty()
+        if self.class_weight is None or math.isinf(self.epsilon):
+            return penalty
+        largest = max(self.class_weight.get(label, 1.0) for label in self.classes_.tolist())
+        return replace(penalty, l1=penalty.l1 / largest, l2=penalty.l2 / largest)
 
     def _base_loss(self) -> Loss:
         raise NotImplementedError
@@ -289,8 +322,12 @@ class PrivateLogisticRegression(_PrivateClassifier):
     fit_intercept : bool
     adjacency : {"replace-one", "zero-out"}
         What the guarantee compares: one person's data replaced by others', or left out with n public.
+    classes : sequence, optional
+        The class labels that can occur, declared. Then a label outside them is an error, a class without a member is
+        not. None: they are read from ``y``, and the guarantee says that they count as public.
     class_weight : dict, optional
-        Declared weights of two classes. "balanced" would read the data and is refused.
+        Declared weights of two classes; training depends on their ratio only, and a number for ``alpha`` stands beside
+        the weighted loss as in scikit-learn. "balanced" would read the data and is refused.
     random_state : int, RandomState or None
         None draws noise from the operating system's generator. Anything else is for experiments, and the guarantee
         says so.
@@ -321,6 +358,7 @@ class PrivateLogisticRegression(_PrivateClassifier):
         class_weight: dict[Any, float] | None = None,
         random_state: Any = None,
         progress: bool = False,
+        classes: Any = None,
     ) -> None:
         self.epsilon = epsilon
         self.delta = delta
@@ -333,6 +371,7 @@ class PrivateLogisticRegression(_PrivateClassifier):
         self.class_weight = class_weight
         self.random_state = random_state
         self.progress = progress
+        self.classes = classes
 
     def predict_proba(self, X: Any) -> Array:
         """Probability of each class, a column each; with several classes the models' answers, made to sum to 1."""
@@ -356,7 +395,7 @@ class PrivateLogisticRegression(_PrivateClassifier):
         return self.class_weight is None
 
     def _fit_multinomial(self, X: Any, y: NDArray[Any], groups: ArrayLike | None) -> Array:
-        problem = Problem(X, np.where(y == y[0], 1.0, -1.0), "logistic", row_norm=self.row_norm, groups=groups)
+        problem = Problem(X, signs(y, y[0]), "logistic", row_norm=self.row_norm, groups=groups)
         order = _order_of_rows(problem, groups)
         alpha = nonprivate.default_alpha(problem, self.penalty) if self.alpha == "auto" else float(self.alpha)
         models, steps = nonprivate.multinomial(
@@ -392,6 +431,7 @@ class PrivateLinearSVC(_PrivateClassifier):
         class_weight: dict[Any, float] | None = None,
         random_state: Any = None,
         progress: bool = False,
+        classes: Any = None,
     ) -> None:
         self.epsilon = epsilon
         self.delta = delta
@@ -405,6 +445,7 @@ class PrivateLinearSVC(_PrivateClassifier):
         self.class_weight = class_weight
         self.random_state = random_state
         self.progress = progress
+        self.classes = classes
 
     def _base_loss(self) -> Loss:
         return SmoothedHinge(self.width)
@@ -413,6 +454,7 @@ class PrivateLinearSVC(_PrivateClassifier):
 class _PrivateRegressor(RegressorMixin, _PrivateLinear):
     target_range: tuple[float, float] | None
 
+    @silent_about("X, y or groups")
     def fit(self, X: Any, y: ArrayLike, groups: ArrayLike | None = None) -> Self:
         """Train the model.
 
@@ -426,8 +468,7 @@ class _PrivateRegressor(RegressorMixin, _PrivateLinear):
             The user of each row: the guarantee is then for users, who count equally however many rows they have.
         """
         X, y = self._checked(X, y, y_numeric=True)
-        with _silent_about_entries():
-            y = y.astype(np.float64)
+        y = y.astype(np.float64)
         centre, half = self._target_scale()
         targets = y
         if math.isfinite(self.epsilon):  # clipped first: a huge target must not show as an overflow
@@ -442,6 +483,12 @@ class _PrivateRegressor(RegressorMixin, _PrivateLinear):
     def predict(self, X: Any) -> Array:
         """Predicted targets; of a private model clipped to ``target_range``."""
         return np.clip(self._scores(X)[:, 0], self._low, self._high)
+
+    @silent_about("X, y or sample_weight")
+    def score(self, X: Any, y: ArrayLike, sample_weight: ArrayLike | None = None) -> float:
+        """R squared on these rows, without noise: not private for them."""
+        with np.errstate(all="ignore"):
+            return float(super().score(X, y, sample_weight))
 
     def _target_scale(self) -> tuple[float, float]:
         """Centre and half-width of the declared range: inside, targets lie in [-1, 1]."""
@@ -465,9 +512,7 @@ class _PrivateRegressor(RegressorMixin, _PrivateLinear):
             low, high = (float(bound) for bound in self.target_range)
         except (TypeError, ValueError):
             raise ValueError(f"target_range is {shown(self.target_range)}. Pass a pair (low, high).") from None
-        if not (math.isfinite(low) and math.isfinite(high) and low < high):
-            raise ValueError(f"target_range is ({low:g}, {high:g}). Pass finite numbers, low below high.")
-        return low, high
+        return require_range("target_range", low, high)
 
     def _penalty(self) -> Penalty:
         """In units in which the target lies in [-1, 1]: the loss shrinks by the square, an L1 penalty only once."""
@@ -619,34 +664,3 @@ def _split(models: Array, fit_intercept: bool) -> tuple[Array, Array]:
     if fit_intercept:
         return models[:, :-1].copy(), models[:, -1].copy()
     return models, np.zeros(len(models))
-
-
-@contextmanager
-def _silent_about_entries() -> Iterator[None]:
-    """NumPy quotes the text that it cannot read as a number: a message must not."""
-    try:
-        yield
-    except ValueError as error:
-        if "could not convert" not in str(error):
-            raise
-        raise ValueError(
-            "X or y has text where numbers are needed. Encode it first, for example with hp.preprocessing."
-        ) from None
-
-
-def _warn_in_a_search() -> None:
-    """Warn where a grid or random search calls ``fit``: each candidate and fold spends the whole budget again."""
-    frame = sys._getframe(1)
-    while frame is not None:
-        code, where = frame.f_code.co_name, frame.f_globals.get("__name__", "")
-        if code == "_fit_and_score" and where.startswith("sklearn.model_selection"):
-            if frame.f_locals.get("parameters"):
-                warnings.warn(
-                    "a search over parameters fits a private estimator once for each candidate and fold, and every fit "
-                    "spends its whole epsilon: the guarantee of the best one does not cover the search. Use "
-                    "hp.PrivateSelect, which accounts for all of it, or the defaults, which need no tuning.",
-                    UserWarning,
-                    stacklevel=4,
-                )
-            return
-        frame = frame.f_back  # type: ignore[assignment]

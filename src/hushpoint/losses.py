@@ -506,7 +506,7 @@ def to_dict(loss: Loss) -> dict[str, Any]:
     """Return the name and the parameters of a loss, ready for JSON; `from_dict` reads them back."""
     if _NAMED.get(loss.name) is not type(loss):
         raise ValueError(
-            f"loss is a {type(loss).__name__} and cannot be written to JSON: only named losses can. "
+            f"loss is a {type(loss).__name__}, which runs and cannot be written to JSON: only named losses can. "
             f"{_known_names()} Of a truncated loss write its base, and the clipping bound beside it."
         )
     return {"name": loss.name, **{key: getattr(loss, key) for key in _parameters(type(loss))}}

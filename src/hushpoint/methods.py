@@ -11,7 +11,6 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import ArrayLike
 
-from hushpoint import regularizers
 from hushpoint._checks import (
     require_choice,
     require_count,
@@ -499,7 +498,7 @@ def _plan(
 
 
 def _given(arguments: dict[str, Any]) -> dict[str, Any]:
-    """The arguments of a call as JSON can hold them, and the name of the method; what methods share is checked here."""
+    """The arguments of a call, arrays as lists, and the name of the method; what methods share is checked here."""
     if not isinstance(arguments["problem"], Problem):
         raise ValueError(f"problem is a {type(arguments['problem']).__name__}. Pass a hushpoint.Problem.")
     for name in ("steps", "rounds", "hops"):
@@ -515,8 +514,6 @@ def _given(arguments: dict[str, Any]) -> dict[str, Any]:
 
 
 def _plain(value: Any) -> Any:
-    if isinstance(value, Regularizer):
-        return regularizers.to_dict(value)
     if isinstance(value, (np.ndarray, np.generic)):
         return value.tolist()
     return list(value) if isinstance(value, tuple) else value

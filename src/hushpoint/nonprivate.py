@@ -75,7 +75,7 @@ def _l1_share(penalty: PenaltyName | None, l1_ratio: float) -> float:
 def _solve_one(problem: Problem, target: Array, l1: float, l2: float, fit_intercept: bool) -> tuple[Array, int]:
     loss, rows = problem.facts.loss, problem.rows
     base = loss.base if isinstance(loss, ClassWeighted) else loss
-    if isinstance(base, Logistic) and l1 == 0:
+    if isinstance(base, Logistic) and l1 == 0 and np.ptp(target) > 0:  # scikit-learn needs a member of both classes
         per_class = {-1.0: loss.negative, 1.0: loss.positive} if isinstance(loss, ClassWeighted) else None
         model = _logistic(len(rows), l2, 0.0, fit_intercept, rows.features.shape[1], per_class)
         _fit_quietly(model, problem, target)

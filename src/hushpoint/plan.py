@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import math
 from collections.abc import Callable, Sequence
@@ -13,17 +14,22 @@ from numpy.typing import NDArray
 
 from hushpoint import regularizers
 from hushpoint._checks import require_choice, require_count, require_fraction, shown
+from hushpoint._described import described
 from hushpoint.certificates import Certificate
 from hushpoint.noise import Noise, source_for
 from hushpoint.operators.base import Operator
 from hushpoint.privacy.guarantee import Adjacency, Budget, Guarantee, Unit, View
-from hushpoint.problem import Facts, Problem
-from hushpoint.schedules import Schedule
+from hushpoint.problem import PRIVATE, Facts, Problem
+from hushpoint.schedules import Schedule, sampling_of
 
 if TYPE_CHECKING:
     from hushpoint.engine import Callback, Result, State
 
 Array = NDArray[np.float64]
+_OTHER_PLAN = (
+    "the plan was changed after {} made it, so that its parameters describe another one. Make it anew with the "
+    "settings that it is to have."
+)
 Errors = Callable[[int, NDArray[np.int64], int], Array]
 
 
@@ -69,14 +75,18 @@ class Plan:
         object.__setattr__(self, "relaxation", checked_relaxation(self.relaxation, self.steps))
         if self.tail_average is not None:
             require_fraction("tail_average", self.tail_average, remedy="Pass a fraction in (0, 1], or None.")
+        if not isinstance(self.schedule, Schedule):
+            raise ValueError(
+                f"schedule is {shown(self.schedule)}. Pass a schedule of hushpoint.schedules, or your own."
+            )
         if self.noise.place not in self.operator.places:
             raise ValueError(
                 f"noise is placed on the {self.noise.place!r} and the {self.operator.name} operator takes it on "
                 f"{' or '.join(map(repr, self.operator.places))}. Pass Noise(std, place) with one of these."
             )
-        if self.operator.samplings is not None and self.schedule.sampling not in self.operator.samplings:
+        if self.operator.samplings is not None and sampling_of(self.schedule) not in self.operator.samplings:
             raise ValueError(
-                f"schedule is {self.schedule.sampling!r} and the {self.operator.name} operator works with "
+                f"schedule is {sampling_of(self.schedule)!r} and the {self.operator.name} operator works with "
                 f"{', '.join(map(repr, self.operator.samplings))} only. Choose one of these."
             )
         if self.errors is not None and "block" not in self.operator.places:
@@ -94,8 +104,12 @@ class Plan:
         """Operator, plan and problem must speak of the same facts: bounds of one do not hold for another."""
         problem_facts = None if self.problem is None else self.problem.facts
         known = [facts for facts in (getattr(self.operator, "facts", None), self.facts, problem_facts) if facts]
-        if any(facts != known[0] for facts in known[1:]):
-            raise ValueError("problem has other facts than the plan. Make the plan again from this problem.")
+        for facts in known[1:]:
+            if not facts.agree_with(known[0]):
+                what = ", ".join(known[0].differences(facts))
+                raise ValueError(
+                    f"problem has other facts than the plan ({what}). Make the plan again from this problem."
+                )
 
     def relaxation_at(self, step: int) -> float:
         """The relaxation of one step."""
@@ -126,7 +140,7 @@ class Plan:
         """Zero-out where sampling secretly is what amplifies, else replace-one."""
         if self.budget is not None and self.budget.adjacency is not None:
             return self.budget.adjacency
-        sampled = self.noise.place == "sum" and self.schedule.sampling == "poisson"
+        sampled = self.noise.place == "sum" and sampling_of(self.schedule) == "poisson"
         return "zero-out" if sampled or self.operator.family == "summed" else "replace-one"
 
     @property
@@ -187,7 +201,12 @@ class Plan:
 
     def on(self, problem: Problem) -> Plan:
         """The same plan bound to a problem with the same facts, so that it can run."""
-        return replace(self, problem=problem)
+        bound = replace(self, problem=problem)
+        if self.facts is None or self.facts.knows_rows or not problem.facts.knows_rows:
+            return bound
+        self._require_as_made(self.facts)  # the operator is made again, of facts that know the rows of users
+        made = _made(self.method, problem, self.parameters)
+        return replace(self, operator=made.operator, facts=problem.facts, problem=problem)
 
     def run(
         self,
@@ -198,7 +217,7 @@ class Plan:
         kernel: Literal["auto", "plain"] = "auto",
         callback: Callback | None = None,
     ) -> Result:
-        """Run the plan.
+        """Run the plan. ``result.guarantee`` is stated at the budget's delta; without a budget at ``n**-1.1``.
 
         Parameters
         ----------
@@ -259,20 +278,43 @@ class Plan:
         secrets = []
         if "objective" in result.history:
             secrets.append("the recorded objectives stay unpublished")
-        if "models" in result.history and spent.view in ("final", "network"):
+        one_model = spent.view in ("final", "network")
+        if "models" in result.history and one_model:
             secrets.append("the recorded models stay unpublished")
+        if state.watched and one_model:
+            secrets.append("the callback, which was given every model, kept silent")
         return replace(spent, assumptions=(*spent.assumptions, *secrets))
 
     def to_dict(self) -> dict[str, Any]:
         """The plan as JSON can hold it: the public facts and the call that made it."""
         if self.method is None or self.facts is None:
             raise ValueError("the plan was not made by a function of hushpoint.methods, so it cannot be saved as JSON.")
+        if sampling_of(self.schedule) == "own":
+            raise ValueError(f"schedule is a {type(self.schedule).__name__}, which cannot be saved as JSON: it runs.")
+        facts = self._public(self.facts)
+        record = facts.to_dict()
+        made = self._require_as_made(facts)
+        if (made.steps, made.tail_average) != (self.steps, self.tail_average) or made.noise != self.noise:
+            raise ValueError(_OTHER_PLAN.format(self.method))
         return {
             "method": self.method,
-            "facts": self.facts.to_dict(),
-            "parameters": self.parameters,
+            "facts": record,
+            "parameters": {name: _plain(value) for name, value in self.parameters.items()},
             "budget": None if self.budget is None else self.budget.to_dict(),
         }
+
+    def _require_as_made(self, facts: Facts) -> Plan:
+        """The plan that its method makes of its parameters, once it is seen to be this one."""
+        made = _made(self.method, Problem.from_facts(facts), self.parameters)
+        ours, theirs = ((p.operator, p.schedule, p.relaxation, p.errors) for p in (self, made))
+        if described(ours) != described(theirs):
+            raise ValueError(_OTHER_PLAN.format(self.method))
+        return made
+
+    def _public(self, facts: Facts) -> Facts:
+        """The facts that may leave. Rows per item do if they were declared, or the guarantee rests on them anyway."""
+        public = facts.rows_declared or facts.weights == "rows" or self.default_unit == "record"
+        return facts if public else replace(facts, rows_per_item=PRIVATE)
 
     def to_json(self) -> str:
         """The plan as a JSON text."""
@@ -283,35 +325,40 @@ class Plan:
         """The plan that ``to_json`` wrote. It accounts; bind a problem with ``on`` to run it."""
         from hushpoint import methods
 
-        record = json.loads(text)
+        try:
+            record = json.loads(text)
+        except ValueError:
+            raise ValueError("text is no JSON. Pass what to_json gave.") from None
+        if not isinstance(record, dict):
+            raise ValueError("text is no JSON of a plan. Pass what to_json gave.")
         require_choice("method", record.get("method"), methods.__all__)
         problem = Problem.from_facts(Facts.from_dict(record["facts"]))
         parameters = dict(record["parameters"])
         if parameters.get("penalty") is not None:
             parameters["penalty"] = regularizers.from_dict(parameters["penalty"])
-        plan: Plan = getattr(methods, record["method"])(problem, **parameters)
+        plan = _made(record["method"], problem, parameters)
         budget = record.get("budget")
         return replace(plan, problem=None, budget=None if budget is None else Budget(**budget))
 
     def fingerprint(self) -> str:
         """What a state must agree on to be continued: all but the number of steps and what is made of them."""
-        shape = (
-            self.operator.name,
-            self.operator.blocks,
-            self.operator.block_size,
-            repr(self.schedule),
-            repr(self.noise),
-        )
-        if self.method is None or self.facts is None:
-            return repr((*shape, self.relaxation, getattr(self.operator, "facts", None), _numbers_of(self.operator)))
         loose = ("steps", "rounds", "hops", "tail_average")
-        kept = {name: value for name, value in self.parameters.items() if name not in loose}
-        return json.dumps([shape, self.method, self.facts.to_dict(), kept], sort_keys=True)
+        made = {name: value for name, value in self.parameters.items() if name not in loose}
+        pieces = [self.operator, self.schedule, self.noise, self.relaxation, self.errors, self.method, self.facts, made]
+        return hashlib.sha256(described(pieces).encode()).hexdigest()
 
 
-def _numbers_of(operator: Operator) -> dict[str, float]:
-    """The scalar parameters of an operator."""
-    return {name: value for name, value in sorted(vars(operator).items()) if isinstance(value, (int, float))}
+def _made(method: str | None, problem: Problem, parameters: dict[str, Any]) -> Plan:
+    """The plan that a function of ``hushpoint.methods`` makes."""
+    from hushpoint import methods
+
+    plan: Plan = getattr(methods, str(method))(problem, **parameters)
+    return plan
+
+
+def _plain(value: Any) -> Any:
+    """A parameter of a method as JSON can hold it."""
+    return regularizers.to_dict(value) if isinstance(value, regularizers.Regularizer) else value
 
 
 def checked_relaxation(relaxation: float | Sequence[float], steps: int) -> float | tuple[float, ...]:

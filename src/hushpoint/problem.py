@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -14,6 +14,8 @@ from numpy.typing import ArrayLike, NDArray
 
 from hushpoint import losses, regularizers
 from hushpoint._checks import require_choice, require_count, require_flag, require_positive, shown
+from hushpoint._silence import silent_about
+from hushpoint.labels import class_set, has_missing, signs
 from hushpoint.losses import Loss
 from hushpoint.regularizers import Regularizer, WithoutIntercept, Zero
 from hushpoint.streamed import StreamedRows, is_on_disk
@@ -25,6 +27,11 @@ Array = NDArray[np.float64]
 Indices = NDArray[np.int64]
 Weights = Literal["items", "rows"]
 
+PRIVATE: Literal["private"] = "private"
+ROWS_ARE_PRIVATE = (
+    "the number of rows of each user was read from groups and did not leave with the plan. Bind the problem with "
+    "plan.on(problem), or declare it: Problem.declared(rows_per_item=...)."
+)
 _SHORTEST, _LONGEST = 1e-140, 1e100  # lengths of rows whose squares and their inverses are safe numbers
 
 
@@ -33,7 +40,8 @@ class Facts:
     """What is public about a problem: all that accounting, calibration and planning may use.
 
     ``width`` is the length of the model: the features, and one more with an intercept. ``rows_per_item`` is None where
-    every item is one row (the unit is then the record, not the user).
+    every item is one row (the unit is then the record, not the user), and ``PRIVATE`` in a plan from a file where it
+    did not leave: how many rows a user has is private unless it was declared, or users weigh by it.
     """
 
     items: int
@@ -42,9 +50,10 @@ class Facts:
     regularizer: Regularizer
     row_norm: float | None = None
     clip: float | None = None
-    rows_per_item: tuple[int, ...] | None = None
+    rows_per_item: tuple[int, ...] | Literal["private"] | None = field(default=None, repr=False)
     weights: Weights = "items"
     fit_intercept: bool = False
+    rows_declared: bool = field(default=True, compare=False)
 
     def __post_init__(self) -> None:
         require_choice("weights", self.weights, ("items", "rows"))
@@ -53,7 +62,10 @@ class Facts:
         for name in ("row_norm", "clip"):
             if getattr(self, name) is not None:
                 object.__setattr__(self, name, require_positive(name, getattr(self, name)))
-        if self.rows_per_item is not None:
+        if isinstance(self.rows_per_item, str):
+            if (self.rows_per_item, self.weights) != (PRIVATE, "items"):
+                raise ValueError(f"rows_per_item is {self.rows_per_item!r}. Pass one number per item.")
+        elif self.rows_per_item is not None:
             if len(self.rows_per_item) != self.items:
                 raise ValueError(
                     f"rows_per_item has {len(self.rows_per_item)} entries for {self.items} items. Pass one each."
@@ -74,14 +86,42 @@ class Facts:
     @property
     def rows(self) -> int:
         """Rows in all."""
-        return self.items if self.rows_per_item is None else sum(self.rows_per_item)
+        return int(self.row_counts.sum())
+
+    @property
+    def knows_rows(self) -> bool:
+        """Whether the rows of each item are known here."""
+        return self.rows_per_item != PRIVATE
 
     @cached_property
     def row_counts(self) -> Indices:
         """Rows of each item."""
         if self.rows_per_item is None:
             return np.ones(self.items, dtype=np.int64)
+        if not self.knows_rows:
+            raise ValueError(ROWS_ARE_PRIVATE)
         return np.array(self.rows_per_item, dtype=np.int64)
+
+    def share_of_a_row(self, bound: Array) -> Array | None:
+        """What one row of an item moves where the whole item moves the bound; None where its rows are private."""
+        return bound / self.row_counts if self.knows_rows else None
+
+    def identity(self) -> dict[str, Any]:
+        """What makes these facts those of one problem; rows per item only where items weigh by them."""
+        held = {name: getattr(self, name) for name in ("items", "features", "loss", "regularizer", "row_norm", "clip")}
+        counts = self.rows_per_item if self.weights == "rows" else self.unit
+        return {**held, "rows": counts, "weights": self.weights, "fit_intercept": self.fit_intercept}
+
+    def differences(self, other: Facts) -> list[str]:
+        """Names of the facts in which another problem differs."""
+        ours, theirs = self.identity(), other.identity()
+        return [name for name in ours if ours[name] != theirs[name]] or ["rows per item"]
+
+    def agree_with(self, other: Facts) -> bool:
+        """Whether both speak of one problem; rows per item that one of them does not know are no difference."""
+        if (self.unit, self.weights) == (other.unit, other.weights) and not (self.knows_rows and other.knows_rows):
+            return replace(self, rows_per_item=PRIVATE) == replace(other, rows_per_item=PRIVATE)
+        return self == other
 
     @cached_property
     def item_weights(self) -> Array:
@@ -105,7 +145,17 @@ class Facts:
     def because(self) -> tuple[str, ...]:
         """What the gradient bound rests on."""
         norm = () if self.row_norm is None else (f"rows scaled to norm <= {self.row_norm:g}",)
-        return norm if self.clip is None else (*norm, f"gradients clipped at {self.clip:g}")
+        clip = () if self.clip is None else (f"gradients clipped at {self.clip:g}",)
+        own = (f"the constants that {name} declares of itself" for name in self._own_pieces())
+        return (*norm, *clip, *own)
+
+    def _own_pieces(self) -> list[str]:
+        """Names of the loss and the regulariser, or what they stand around, where they are not of this package."""
+        pieces: list[Any] = [self.loss, self.regularizer]
+        for piece in pieces:  # which grows as it is read
+            if hasattr(piece, "base"):
+                pieces.append(piece.base)
+        return [type(piece).__name__ for piece in pieces if not type(piece).__module__.startswith("hushpoint.")]
 
     @property
     def missing(self) -> tuple[str, ...]:
@@ -125,6 +175,7 @@ class Facts:
 
     def to_dict(self) -> dict[str, Any]:
         """The facts as JSON can hold them."""
+        counts = self.rows_per_item
         return {
             "items": self.items,
             "features": self.features,
@@ -132,7 +183,7 @@ class Facts:
             "regularizer": regularizers.to_dict(self.regularizer),
             "row_norm": self.row_norm,
             "clip": self.clip,
-            "rows_per_item": None if self.rows_per_item is None else list(self.rows_per_item),
+            "rows_per_item": list(counts) if isinstance(counts, tuple) else counts,
             "weights": self.weights,
             "fit_intercept": self.fit_intercept,
         }
@@ -146,7 +197,7 @@ class Facts:
                 **record,
                 "loss": losses.from_dict(record["loss"]),
                 "regularizer": regularizers.from_dict(record["regularizer"]),
-                "rows_per_item": None if counts is None else tuple(counts),
+                "rows_per_item": tuple(counts) if isinstance(counts, list) else counts,
             }
         )
 
@@ -235,6 +286,7 @@ class Rows:
         )
 
 
+@silent_about("X or y")
 def item_rows(facts: Facts, X: Any, y: ArrayLike) -> Rows:
     """The rows of one item of a problem with these facts, for whoever holds no other.
 
@@ -242,7 +294,10 @@ def item_rows(facts: Facts, X: Any, y: ArrayLike) -> Rows:
     """
     features = _checked_features(X)
     if facts.loss.labels == "two-class":
-        targets = np.asarray(y, dtype=np.float64)
+        try:
+            targets = np.asarray(y, dtype=np.float64)
+        except (TypeError, ValueError, OverflowError):  # of NumPy; their texts quote entries
+            targets = np.zeros(0)
         if targets.shape != (features.shape[0],) or not np.isin(targets, (-1.0, 1.0)).all():
             raise ValueError(f"y has entries other than -1 and 1, which the {facts.loss.name} loss needs. Recode it.")
     else:
@@ -285,8 +340,12 @@ class Problem:
     fit_intercept : bool
         Append a constant feature of 1 (before the rows are scaled); it is the last entry of the model and is not
         regularised.
+    classes : pair, optional
+        The two labels of a two-class loss, declared: then others in ``y`` are an error, and one of them may be absent.
+        None: they are read from ``y``, which makes them public.
     """
 
+    @silent_about("X, y or groups")
     def __init__(
         self,
         X: Any,
@@ -298,10 +357,12 @@ class Problem:
         weights: Weights = "items",
         clip: float | None = None,
         fit_intercept: bool = False,
+        classes: Any = None,
     ) -> None:
         chosen_loss = losses.resolve(loss)
         features = _checked_features(X)
-        targets, self.classes = _checked_targets(y, features.shape[0], chosen_loss)
+        targets, self.classes = _checked_targets(y, features.shape[0], chosen_loss, classes)
+        self.classes_read = self.classes is not None and classes is None
         counts: tuple[int, ...] | None = None
         offsets: Indices | None = None
         self.users: NDArray[Any] | None = None
@@ -320,6 +381,7 @@ class Problem:
             rows_per_item=counts,
             weights=weights,
             fit_intercept=fit_intercept,
+            rows_declared=counts is None,
         )
         self._rows: Rows | None = _bounded_rows(self.facts, features, targets, offsets)
 
@@ -363,12 +425,14 @@ class Problem:
         """A problem with facts only."""
         problem = cls.__new__(cls)
         problem.facts, problem.classes, problem.users, problem._rows = facts, None, None, None
+        problem.classes_read = False
         return problem
 
     def with_rows(self, rows: Rows) -> Problem:
         """The same facts with other rows, which must respect them."""
         problem = Problem.from_facts(self.facts)
         problem.classes, problem.users, problem._rows = self.classes, self.users, rows
+        problem.classes_read = self.classes_read
         return problem
 
     @property
@@ -508,7 +572,7 @@ def _ordered(features: Any, order: Indices) -> Any:
     return StreamedRows(features.table[order])
 
 
-def _checked_targets(y: Any, rows: int, loss: Loss) -> tuple[Array, NDArray[Any] | None]:
+def _checked_targets(y: Any, rows: int, loss: Loss, classes: Any = None) -> tuple[Array, NDArray[Any] | None]:
     values = np.asarray(y)
     if values.ndim == 2 and values.shape[1] == 1:
         values = values[:, 0]
@@ -517,14 +581,16 @@ def _checked_targets(y: Any, rows: int, loss: Loss) -> tuple[Array, NDArray[Any]
     if len(values) != rows:
         raise ValueError(f"y has {len(values)} entries and X has {rows} rows. Pass one target per row.")
     if loss.labels == "two-class":
-        return _two_classes(values, loss)
+        return _two_classes(values, loss, classes)
+    if classes is not None:
+        raise ValueError(f"classes is given and the {loss.name} loss takes numbers. Drop classes=.")
     try:
         if values.dtype.kind not in "fiubO":
             raise TypeError
         numbers = values.astype(np.float64)
     except (TypeError, ValueError):
         raise ValueError(
-            f"y is not numeric (dtype {values.dtype}) and the {loss.name} loss needs numbers. "
+            f"y is not numeric and the {loss.name} loss needs numbers. "
             "Convert it, or use a two-class loss such as 'logistic'."
         ) from None
     if not np.isfinite(numbers).all():
@@ -532,37 +598,34 @@ def _checked_targets(y: Any, rows: int, loss: Loss) -> tuple[Array, NDArray[Any]
     return numbers, None
 
 
-def _two_classes(values: NDArray[Any], loss: Loss) -> tuple[Array, NDArray[Any]]:
-    if _has_missing(values) or (values.dtype.kind == "f" and not np.isfinite(values).all()):
+def _two_classes(values: NDArray[Any], loss: Loss, declared: Any) -> tuple[Array, NDArray[Any]]:
+    if has_missing(values) or (values.dtype.kind == "f" and not np.isfinite(values).all()):
         raise ValueError("y has missing, NaN or infinite entries. Remove those rows before training.")
-    try:
-        classes = np.unique(values)
-    except TypeError:
-        raise ValueError("y mixes labels of different kinds. Pass two values of one kind.") from None
+    classes = class_set(values, declared)
     if len(classes) != 2:
+        if declared is not None:
+            raise ValueError(
+                f"classes declares {len(classes)} classes and the {loss.name} loss needs two. Declare two."
+            )
         found = "one class only" if len(classes) == 1 else "more than two different values"
-        raise ValueError(f"y has {found} and the {loss.name} loss needs two classes. Pass labels with two values.")
-    return np.where(values == classes[1], 1.0, -1.0), classes
+        raise ValueError(
+            f"y has {found} and the {loss.name} loss needs two classes. Pass labels with two values, or declare them, "
+            "for example classes=('no', 'yes')."
+        )
+    return signs(values, classes[1]), classes
 
 
 def _checked_groups(groups: Any, rows: int) -> tuple[Indices, NDArray[Any], Indices]:
     ids = np.asarray(groups)
     if ids.ndim != 1 or len(ids) != rows:
         raise ValueError(f"groups has shape {ids.shape} and X has {rows} rows. Pass one user id per row.")
-    if _has_missing(ids):
+    if has_missing(ids):
         raise ValueError("groups has NaN or missing entries. Give every row a user.")
     try:
         users, membership, counts = np.unique(ids, return_inverse=True, return_counts=True)
     except TypeError:
         raise ValueError("groups mixes ids of different kinds. Pass ids of one kind.") from None
     return np.argsort(membership, kind="stable"), users, counts.astype(np.int64)
-
-
-def _has_missing(values: NDArray[Any]) -> bool:
-    """Whether an array of any kind has NaN, NaT, None or pandas' NA among its entries."""
-    if values.dtype.kind == "O":
-        return any(value is None or type(value).__name__ == "NAType" or value != value for value in values)
-    return bool((values != values).any())
 
 
 def _with_constant(features: Any) -> Any:
@@ -575,6 +638,11 @@ def _with_constant(features: Any) -> Any:
     if is_on_disk(features.table):
         raise ValueError("X is memory-mapped and fit_intercept is True. Write a column of ones into the file instead.")
     return StreamedRows(np.hstack([features.table, ones.astype(features.table.dtype)]))
+
+
+def scaled_to(features: Any, row_norm: float | None) -> Any:
+    """Rows scaled down to a norm, as those of a problem are; None: as they come."""
+    return features if row_norm is None else _bounded(features, row_norm)[0]
 
 
 def _squared_lengths(features: Any, sparse: bool) -> Array:

@@ -565,7 +565,7 @@ def to_dict(regularizer: Regularizer) -> dict[str, Any]:
     """Return the name and the parameters of a regulariser, ready for JSON; `from_dict` reads them back."""
     if _NAMED.get(regularizer.name) is not type(regularizer):
         raise ValueError(
-            f"regularizer is a {type(regularizer).__name__} and cannot be written to JSON: only those of "
+            f"regularizer is a {type(regularizer).__name__}, which runs and cannot be written to JSON: only those of "
             f"hushpoint.regularizers can. {_known_names()}"
         )
     parameters = {key: getattr(regularizer, key) for key in _parameters(type(regularizer))}

@@ -6,7 +6,7 @@ import operator
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,11 +23,25 @@ class Schedule(ABC):
 
     ``cap`` is a public bound on the participations of each item; the run enforces it: who has reached the cap is not
     asked again.
+
+    A schedule of your own takes two methods::
+
+        @dataclass(frozen=True)
+        class EveryOther(Schedule):
+            def draw(self, step, source, position):
+                return np.arange(step % 2, self.blocks, 2)
+
+            def participations(self, steps):
+                return -(-steps // 2)
+
+    ``dataclasses.replace(plan, schedule=EveryOther(n))`` puts it into a plan; random numbers of a step are
+    ``source.uniforms("schedule", 0, step, size)``. It has a guarantee where the theorem holds for whoever takes part
+    (noise in the blocks of consensus ADMM, anchored ADMM), with the number of participations that it states, which
+    must not fall as steps are added and which the run enforces at every step.
     """
 
     blocks: int
     cap: int | None = field(default=None, kw_only=True)
-    sampling: ClassVar[str]
 
     def __post_init__(self) -> None:
         require_count("blocks", self.blocks)
@@ -52,8 +66,6 @@ class Schedule(ABC):
 class EveryBlock(Schedule):
     """All blocks at every step."""
 
-    sampling = "all"
-
     def draw(self, step: int, source: Source, position: int) -> None:
         return None
 
@@ -65,8 +77,6 @@ class EveryBlock(Schedule):
 class Cyclic(Schedule):
     """One block a step, in a fixed order."""
 
-    sampling = "cyclic"
-
     def draw(self, step: int, source: Source, position: int) -> Indices:
         return np.array([step % self.blocks])
 
@@ -77,8 +87,6 @@ class Cyclic(Schedule):
 @dataclass(frozen=True)
 class Permuted(Schedule):
     """One block a step, in a fresh random order on each pass."""
-
-    sampling = "permuted"
 
     def draw(self, step: int, source: Source, position: int) -> Indices:
         # The order of a pass is drawn at the address of the pass, so it can be drawn again at every step of it.
@@ -93,8 +101,6 @@ class Permuted(Schedule):
 class OneBlock(Schedule):
     """One uniformly drawn block a step."""
 
-    sampling = "single"
-
     def draw(self, step: int, source: Source, position: int) -> Indices:
         return _uniform_index(source, step, self.blocks)
 
@@ -107,7 +113,6 @@ class PoissonSample(Schedule):
     """Each block independently with probability ``prob``."""
 
     prob: float = 1.0
-    sampling = "poisson"
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -125,7 +130,6 @@ class FixedSample(Schedule):
     """A uniformly drawn subset of ``size`` blocks, without replacement."""
 
     size: int = 1
-    sampling = "fixed"
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -155,7 +159,6 @@ class Walk(Schedule):
     """
 
     neighbours: tuple[tuple[int, ...], ...] | None = None
-    sampling = "walk"
 
     def draw(self, step: int, source: Source, position: int) -> Indices:
         if self.neighbours is None or position < 0:
@@ -165,6 +168,22 @@ class Walk(Schedule):
 
     def participations(self, steps: int) -> int:
         return steps
+
+
+_SAMPLINGS: dict[type[Schedule], str] = {
+    EveryBlock: "all",
+    Cyclic: "cyclic",
+    Permuted: "permuted",
+    OneBlock: "single",
+    PoissonSample: "poisson",
+    FixedSample: "fixed",
+    Walk: "walk",
+}
+
+
+def sampling_of(schedule: Schedule) -> str:
+    """The law of a schedule as theorems and kernels know it; "own" for any other, whatever it derives from."""
+    return _SAMPLINGS.get(type(schedule), "own")
 
 
 def _uniform_index(source: Source, step: int, count: int) -> Indices:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import Any, Literal
 
 import numpy as np
@@ -16,11 +17,14 @@ from sklearn.utils import _safe_indexing, check_consistent_length, column_or_1d,
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import _num_samples, check_is_fitted
 
-from hushpoint._checks import require_choice, require_flag, require_positive, shown
+from hushpoint._checks import require_choice, require_flag, require_positive, require_range, shown, warn_of_large_delta
+from hushpoint._refits import TellsOfRefits
+from hushpoint._silence import silent_about
 from hushpoint.certificates import ADJACENCIES
+from hushpoint.labels import READ_FROM_LABELS, class_set
 from hushpoint.noise import Source, source_for
 from hushpoint.privacy.gaussian import gdp_delta, gdp_epsilon
-from hushpoint.privacy.guarantee import Adjacency, Guarantee, checked_delta
+from hushpoint.privacy.guarantee import Adjacency, Budget, Guarantee, checked_delta, checked_epsilon
 from hushpoint.privacy.selection import (
     DISTRIBUTIONS,
     Distribution,
@@ -29,6 +33,7 @@ from hushpoint.privacy.selection import (
     selection_epsilon,
     selection_mu,
 )
+from hushpoint.utility.planner import Parameters
 
 Array = NDArray[np.float64]
 Indices = NDArray[np.int64]
@@ -49,7 +54,7 @@ def _delegated(name: str) -> Callable[[Any], bool]:
     return exists
 
 
-class PrivateSelect(MetaEstimatorMixin, BaseEstimator):
+class PrivateSelect(TellsOfRefits, MetaEstimatorMixin, BaseEstimator):
     """Fit a private estimator with randomly drawn settings a random number of times, and keep the best by score.
 
     The whole of ``fit`` is (epsilon, delta)-DP for what it leaves behind: the best model, its settings, its noisy score
@@ -59,12 +64,15 @@ class PrivateSelect(MetaEstimatorMixin, BaseEstimator):
     Each run draws one candidate uniformly at random, with replacement, trains it on one part of the items and scores it
     on the others with Gaussian noise. The parts are drawn by place in the data, without looking at it, and are the same
     for all runs. An item is in one part only, so a run spends the larger of what training and scoring spend, not both.
+    A part has no class set of its own: every run of a classifier gets the estimator's declared ``classes``, or those of
+    the whole y, which then count as public.
 
     Parameters
     ----------
     estimator : estimator
         Has the parameters ``epsilon``, ``delta``, ``adjacency`` and ``random_state``, which are set here, and after
-        ``fit`` a ``guarantee_`` with a ``mu``, as `PrivateLogisticRegression` and its siblings.
+        ``fit`` a ``guarantee_`` with a ``mu``, as `PrivateLogisticRegression` and its siblings. A classifier also has
+        ``classes``.
     candidates : dict or list of dicts
         Lists of values by parameter name (their grid), or the candidates themselves. Anything but the four parameters
         above; a declared bound such as ``row_norm`` is fine.
@@ -94,7 +102,7 @@ class PrivateSelect(MetaEstimatorMixin, BaseEstimator):
     Attributes
     ----------
     best_estimator_, best_params_, best_score_
-        The best run; its ``guarantee_`` is that of the selection, not of one run.
+        The best run; its ``epsilon``, ``delta`` and ``guarantee_`` are those of the selection, not of one run.
     guarantee_ : Guarantee
     distribution_ : str
     run_mu_ : float
@@ -130,6 +138,7 @@ class PrivateSelect(MetaEstimatorMixin, BaseEstimator):
         self.random_state = random_state
         self.progress = progress
 
+    @silent_about("X, y or groups")
     def fit(self, X: Any, y: Any, groups: ArrayLike | None = None) -> PrivateSelect:
         """Run, score, and keep the best.
 
@@ -138,10 +147,15 @@ class PrivateSelect(MetaEstimatorMixin, BaseEstimator):
         settings = self._checked_candidates()
         score_name = self._checked_score()
         delta, distribution, mu = self._checked_budget()
+        self._tell_of_refits()
         source = source_for(self.random_state)
+        y = self._targets(column_or_1d(y, warn=True))
         check_consistent_length(X, y, groups)
+        own = {**self._run_budget(delta, mu), **self._class_set(y), **self._quiet()}
         users = None if groups is None else np.unique(column_or_1d(groups), return_inverse=True)[1]
-        train, held_out = self._split(_num_samples(X) if users is None else int(users.max()) + 1, source)
+        items = _num_samples(X) if users is None else int(users.max()) + 1
+        warn_of_large_delta(delta, items, "record" if users is None else "user", stacklevel=3)
+        train, held_out = self._split(items, source)
         rows, held_rows = (train, held_out) if users is None else (_rows(users, train), _rows(users, held_out))
         training: dict[str, Any] = {"X": _safe_indexing(X, rows), "y": _safe_indexing(y, rows)}
         if groups is not None:
@@ -154,13 +168,14 @@ class PrivateSelect(MetaEstimatorMixin, BaseEstimator):
                 score_name, _safe_indexing(X, held_rows), _safe_indexing(y, held_rows), owners, mu
             )
 
-        law, own = run_count(self.mean_candidates, distribution), self._run_budget(delta, mu)
+        law = run_count(self.mean_candidates, distribution)
         best: tuple[float, Any, dict[str, Any]] | None = None
         with _working(self.progress):
             for run in range(law.draw(source.stream("select-count"))):
                 chosen = settings[int(source.stream("select-candidate", 0, run).integers(len(settings)))]
                 seed = None if source.secure else int(source.stream("select-seed", 0, run).integers(1 << 62))
                 model = clone(self.estimator)
+                model._one_of_several = True
                 model.set_params(**clone(chosen, safe=False), **own, random_state=seed).fit(**training)
                 self._check_run(model, mu, groups is not None)
                 value = score(model, source, run)
@@ -169,21 +184,56 @@ class PrivateSelect(MetaEstimatorMixin, BaseEstimator):
         assert best is not None  # every law makes at least one run
         value, model, chosen = best
         self.guarantee_ = self._guarantee(model.guarantee_, delta, distribution, mu, source)
-        model.guarantee_ = self.guarantee_  # one run's own statement would be too small
-        self.best_estimator_, self.best_params_ = model, dict(chosen)
+        self.best_estimator_, self.best_params_ = self._restated(model), dict(chosen)
         self.best_score_ = value if self.public_validation is not None else self._in_units(score_name, value)
         self.distribution_, self.run_mu_ = distribution, mu
         return self
+
+    def _targets(self, y: NDArray[Any]) -> NDArray[Any]:
+        """The targets of all rows, checked as one: a fault must not show by the part that it is in."""
+        if not is_regressor(self.estimator):
+            return y
+        numbers = y.astype(np.float64)
+        if not np.isfinite(numbers).all():
+            raise ValueError("y has NaN or infinite entries. Remove those rows before training.")
+        return numbers
+
+    def _quiet(self) -> dict[str, Any]:
+        """No bar of a run's own: there would be as many as runs."""
+        return {"progress": False} if "progress" in self.estimator.get_params() else {}
+
+    def _class_set(self, y: NDArray[Any]) -> dict[str, Any]:
+        """The classes of every run: declared, or those of the whole y. A part of the rows may lack one of them."""
+        if not is_classifier(self.estimator):
+            return {}
+        classes = class_set(y, self.estimator.get_params()["classes"])
+        if len(classes) < 2:
+            raise ValueError("y has one class only. Declare the classes that can occur: classes= of the estimator.")
+        return {"classes": classes}
+
+    def _restated(self, model: Any) -> Any:
+        """The best run with the cost of the whole selection in place of its own, which would be too small."""
+        whole = Budget(float(self.epsilon), float(self.delta))  # type: ignore[arg-type]
+        given = self.estimator.get_params()
+        back = {name: given[name] for name in ("classes", "progress") if name in given}
+        model.set_params(epsilon=whole.epsilon, delta=whole.delta, **back)
+        del model._one_of_several
+        model.guarantee_ = self.guarantee_
+        if isinstance(getattr(model, "parameters_", None), Parameters):
+            model.parameters_ = replace(model.parameters_, share_of=whole)
+        return model
 
     # --- checks that need no data
 
     def _checked_candidates(self) -> list[dict[str, Any]]:
         known = self.estimator.get_params()
-        missing = [name for name in _OWN if name not in known]
+        own = (*_OWN, "classes") if is_classifier(self.estimator) else _OWN
+        set_here = (*own, "progress")
+        missing = [name for name in own if name not in known]
         if missing:
             raise ValueError(
                 f"estimator is a {type(self.estimator).__name__}, which has no parameter {missing[0]}. Pass a private "
-                "estimator with epsilon, delta, adjacency and random_state, such as PrivateLogisticRegression."
+                f"estimator with {', '.join(own)}, such as PrivateLogisticRegression."
             )
         if isinstance(self.candidates, Mapping):
             settings = list(ParameterGrid(dict(self.candidates)))
@@ -197,7 +247,7 @@ class PrivateSelect(MetaEstimatorMixin, BaseEstimator):
         ranged = self.public_validation is None and is_regressor(self.estimator)
         for name in dict.fromkeys(name for one in settings for name in one):
             last = str(name).rpartition("__")[2]
-            if last in _OWN:
+            if last in set_here:
                 raise ValueError(f"candidates contain {name!r}, which PrivateSelect sets itself. Leave it out.")
             if ranged and last == "target_range":
                 raise ValueError(
@@ -205,6 +255,10 @@ class PrivateSelect(MetaEstimatorMixin, BaseEstimator):
                 )
             if name not in known:
                 raise ValueError(f"candidates contain {name!r}, which {type(self.estimator).__name__} does not have.")
+        for one in settings:  # all of them, before the data is touched: not only those that happen to be drawn
+            check = getattr(clone(self.estimator).set_params(**one), "_check_parameters", None)
+            if check is not None:
+                check()
         return [dict(one) for one in settings]
 
     def _checked_score(self) -> str:
@@ -239,12 +293,10 @@ class PrivateSelect(MetaEstimatorMixin, BaseEstimator):
                 "data. Pass target_range=(low, high) to the estimator, or public_validation=(X, y) to PrivateSelect."
             )
         low, high = (float(end) for end in declared)
-        if not (math.isfinite(low) and math.isfinite(high) and low < high):
-            raise ValueError(f"target_range is ({low:g}, {high:g}). Pass two finite numbers, the lower one first.")
-        return low, high
+        return require_range("target_range", low, high)
 
     def _checked_budget(self) -> tuple[float, Distribution, float]:
-        epsilon = require_positive("epsilon", self.epsilon)
+        epsilon = checked_epsilon(self.epsilon)
         if self.delta is None:
             raise ValueError(
                 "delta is not declared. Pass a number well below one over the number of people, like 1e-6."
@@ -352,31 +404,40 @@ class PrivateSelect(MetaEstimatorMixin, BaseEstimator):
                 f"the best of a secret number of runs ({distribution}, {float(self.mean_candidates):g} expected)",
                 scored,
                 "nothing known of the other runs nor of how many there were",
+                *self._public_classes(),
             ),
             source=source.describe(),
         )
 
+    def _public_classes(self) -> tuple[str, ...]:
+        read = is_classifier(self.estimator) and self.estimator.get_params()["classes"] is None
+        return (READ_FROM_LABELS,) if read else ()
+
     # --- the best model
 
     @available_if(_delegated("predict"))
+    @silent_about("X")
     def predict(self, X: Any) -> Any:
         """Predictions of the best model."""
         check_is_fitted(self)
         return self.best_estimator_.predict(X)
 
     @available_if(_delegated("predict_proba"))
+    @silent_about("X")
     def predict_proba(self, X: Any) -> Any:
         """Class probabilities of the best model."""
         check_is_fitted(self)
         return self.best_estimator_.predict_proba(X)
 
     @available_if(_delegated("decision_function"))
+    @silent_about("X")
     def decision_function(self, X: Any) -> Any:
         """Decision values of the best model."""
         check_is_fitted(self)
         return self.best_estimator_.decision_function(X)
 
     @available_if(_delegated("score"))
+    @silent_about("X or y")
     def score(self, X: Any, y: Any) -> float:
         """Score of the best model, without noise: not private for the rows it is given."""
         check_is_fitted(self)

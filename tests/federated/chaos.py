@@ -7,13 +7,12 @@ import os
 import re
 import signal
 import sys
-import time
 from collections import Counter
 from contextlib import suppress
 from pathlib import Path
 
 import numpy as np
-from deployment import Deployment
+from deployment import LIMIT, Deployment
 
 from hushpoint.federated.disk import read_lines
 from hushpoint.federated.folder import Federation, Site
@@ -25,8 +24,8 @@ FEATURE, LABEL = 12345.678912, -6543.8675309  # planted in the data of a site, t
 class Chaos(Deployment):
     """A deployment whose processes are killed; it counts how often each site was."""
 
-    def __init__(self, folder):
-        super().__init__(folder)
+    def __init__(self, folder, **limit):
+        super().__init__(folder, **limit)
         self.kills = Counter()
         self._begun = {}  # processes that those of the test have started, and when: Flower's, in groups of their own
 
@@ -49,18 +48,15 @@ class Chaos(Deployment):
         """The folder of a site."""
         return self.folder / "sites" / f"{number:02d}"
 
-    def misbehaving(self, number, *deeds, wait=True):
+    def misbehaving(self, number, *deeds):
         """Start a site that does these deeds, one a round, and is honest after them."""
         name = f"site{number:02d}"
-        before = self.log(name).count("joined")
-        arguments = [self.place(number), self.folder / f"{name}.tap", ",".join(deeds) or "honest"]
+        arguments = [self.place(number), self.folder / f"{name}.tap", ",".join(deeds), "--patience", LIMIT]
         self.start(name, *arguments, program=(sys.executable, str(MISBEHAVING)))
-        if wait:
-            self.wait_for(name, "joined", before + 1)
 
-    def dies(self, number, seconds=60.0):
+    def dies(self, number):
         """Wait until a site has killed itself."""
-        assert self.wait(f"site{number:02d}", seconds) == -signal.SIGKILL, self.log(f"site{number:02d}")
+        assert self.wait(f"site{number:02d}") == -signal.SIGKILL, self.log(f"site{number:02d}")
         self.kills[number] += 1
 
     def kill_site(self, number):
@@ -72,30 +68,30 @@ class Chaos(Deployment):
         """Kill the SuperLink alone; what it had started has to notice."""
         self.stop("superlink", kill=True)
 
-    def kill_server(self, seconds=30.0):
-        """Kill the process that Flower runs the server in."""
-        until = time.monotonic() + seconds
-        while not (notes := list((self.folder / "run").glob("note.*.json"))):
-            assert time.monotonic() < until, "no server has started"
-            time.sleep(0.05)
-        os.kill(json.loads(notes[0].read_text())["process"], signal.SIGKILL)
+    def kill_server(self):
+        """Kill the process that Flower runs the server in, as soon as there is one."""
+        notes = (self.folder / "run").glob
+        self.wait_until(lambda: any(notes("note.*.json")), "a server has started", "run")
+        os.kill(json.loads(next(notes("note.*.json")).read_text())["process"], signal.SIGKILL)
+
+    @property
+    def records(self):
+        """The rounds that are done."""
+        return read_lines(self.folder / "run" / "rounds.jsonl")
 
     @property
     def rounds(self):
         """How many rounds are done."""
-        return len(read_lines(self.folder / "run" / "rounds.jsonl"))
+        return len(self.records)
 
-    def run(self):
-        """Start the run, or go on with it."""
-        self.start("run", "run", self.folder)
+    def wait_for_round(self, is_it=lambda record: True):
+        """Wait until a round is done that the caller wants to see."""
+        self.wait_until(lambda: any(map(is_it, self.records)), "the round was done", "run")
 
-    def wait_for_rounds(self, more, seconds=60.0):
-        """Wait until so many more rounds are done."""
-        until, wanted = time.monotonic() + seconds, self.rounds + more
-        while self.rounds < wanted:
-            assert self.processes["run"].poll() is None, f"the run ended:\n{self.log('run')}"
-            assert time.monotonic() < until, f"{self.rounds} rounds of {wanted} in {seconds} s:\n{self.log('run')}"
-            time.sleep(0.05)
+    def wait_for_a_message(self, number):
+        """Wait until a site has answered a round that is not done."""
+        sent = self.place(number) / "messages.jsonl"
+        self.wait_until(lambda: any(line["round"] > self.rounds for line in read_lines(sent)), "it moved", "run")
 
 
 def _since(number):

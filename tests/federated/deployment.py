@@ -14,9 +14,11 @@ import numpy as np
 from typer.testing import CliRunner
 
 from hushpoint.cli import app
+from hushpoint.federated.folder import Federation
 
 HUSHPOINT = str(Path(sys.executable).with_name("hushpoint"))
 FEATURES = 4
+LIMIT = 1200  # seconds for all that a deployment is waited for: only to end a hang, ten times what it needs and more
 
 
 def command(*arguments, code=0):
@@ -58,9 +60,7 @@ def federation(
     (folder / "federation.toml").write_text(
         f"[model]\nfit_intercept = true\n{model}\n[method]\n{method}\n[sites]\nrows = {list(rows)}\n{testing}\n"
     )
-    settings = {"quorum": 1.0, "round_timeout": 60, "resend_after": 10, "start_timeout": 90, "retries": 2, **pace}
-    lines = [f'address = "{address}"', *(f"{name} = {value}" for name, value in settings.items())]
-    (folder / "server.toml").write_text("\n".join([*lines, 'validation = "public.npz"']) + "\n")
+    settle(folder, **pace)
     data = site_data(rows)
     for site, (X, y) in enumerate(data):
         place = folder / "sites" / f"{site:02d}"
@@ -75,16 +75,29 @@ def federation(
     return folder
 
 
+def settle(folder, **pace):
+    """Say how long the server waits, and for how many, from its next start on: so long that only a hang meets it."""
+    address = Federation(folder).address
+    settings = {"quorum": 1.0, "round_timeout": 300, "resend_after": 120, "start_timeout": 300, "retries": 100, **pace}
+    lines = [f'address = "{address}"', *(f"{name} = {value}" for name, value in settings.items())]
+    (folder / "server.toml").write_text("\n".join([*lines, 'validation = "public.npz"']) + "\n")
+
+
 def model_of(place):
     """The model that a run wrote."""
     return np.array(json.loads((place / "model.json").read_text())["model"])
 
 
 class Deployment:
-    """A SuperLink and its sites on loopback, each a process of its own. Use as a context: it ends what it started."""
+    """A SuperLink and its sites on loopback, each a process of its own. Use as a context: it ends what it started.
 
-    def __init__(self, folder):
+    Whatever is waited for is waited for until it happens, or until so many ``seconds`` have passed for all of it.
+    """
+
+    def __init__(self, folder, seconds=LIMIT):
         self.folder, self.processes = Path(folder), {}
+        self._before = {}  # how long the log was when a process began that shares it with an earlier one
+        self.until = time.monotonic() + seconds
 
     def __enter__(self):
         return self
@@ -101,6 +114,7 @@ class Deployment:
     def start(self, name, *arguments, program=(HUSHPOINT, "federated")):
         """Start a command under a name."""
         settings = {**os.environ, "OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1", "COLUMNS": "200"}
+        self._before[name] = len(self.log(name))
         with (self.folder / f"{name}.log").open("ab") as log:
             self.processes[name] = subprocess.Popen(
                 [*program, *map(str, arguments)],
@@ -113,29 +127,36 @@ class Deployment:
         return self.processes[name]
 
     def superlink(self):
-        """Start the SuperLink, and wait until sites may join."""
+        """Start the SuperLink. Sites may be started at once, since they wait for it; a run may not."""
         self.start("superlink", "superlink", self.folder)
-        self.wait_for("superlink", "sites may join")
 
-    def site(self, number, *options, wait=True):
+    def site(self, number, *options):
         """Start a site."""
-        name = f"site{number:02d}"
-        before = self.log(name).count("joined")
-        self.start(name, "site", self.folder / "sites" / f"{number:02d}", *options)
-        if wait:
-            self.wait_for(name, "joined", before + 1)
+        place = self.folder / "sites" / f"{number:02d}"
+        self.start(f"site{number:02d}", "site", place, "--patience", LIMIT, *options)
 
-    def wait_for(self, name, words, times=1, seconds=90.0):
-        """Wait until a process has said something so often."""
-        until = time.monotonic() + seconds
-        while self.log(name).count(words) < times:
-            assert self.processes[name].poll() is None, f"{name} ended:\n{self.log(name)}"
-            assert time.monotonic() < until, f"{name} has not said {words!r} in {seconds} s:\n{self.log(name)}"
-            time.sleep(0.1)
+    def run(self):
+        """Start the run, or go on with it, as soon as there is a SuperLink."""
+        self.wait_for("superlink", "sites may join")
+        self.start("run", "run", self.folder)
 
-    def wait(self, name, seconds):
+    def wait_until(self, happened, what, name):
+        """Wait until something has happened that a process is to do."""
+        while True:
+            alive = self.processes[name].poll() is None
+            if happened():
+                return
+            assert alive, f"{name} ended before {what}:\n{self.log(name)}"
+            assert time.monotonic() < self.until, f"out of time before {what}:\n{self.log(name)}"
+            time.sleep(0.05)
+
+    def wait_for(self, name, words):
+        """Wait until a process has said something, since it began."""
+        self.wait_until(lambda: words in self.log(name)[self._before[name] :], f"it said {words!r}", name)
+
+    def wait(self, name):
         """Wait until a process ends; its code."""
-        return self.processes[name].wait(timeout=seconds)
+        return self.processes[name].wait(timeout=max(0.0, self.until - time.monotonic()))
 
     def stop(self, name, kill=False):
         """End a process; with ``kill`` so that it cannot tidy up."""

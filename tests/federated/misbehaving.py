@@ -1,4 +1,4 @@
-"""A site that misbehaves, as a process of its own: ``python misbehaving.py SITE_DIR TAP DEED,DEED,...``
+"""A site that misbehaves, as a process of its own: ``python misbehaving.py SITE_DIR TAP DEED,DEED,... [OPTIONS]``
 
 It does one deed in each round that it moves in, and is honest after the last. Whatever it answers goes to the file TAP
 as well.
@@ -98,9 +98,9 @@ def misbehave(folder: Path, tap: Path, deeds: list[str]) -> None:
 
 
 if __name__ == "__main__":
-    place, tapped, todo = Path(sys.argv[1]), Path(sys.argv[2]), sys.argv[3].split(",")
+    place, tapped, todo, options = Path(sys.argv[1]), Path(sys.argv[2]), sys.argv[3].split(","), sys.argv[4:]
     assert set(todo) <= set(DEEDS), todo
     misbehave(place, tapped, todo)
     from hushpoint.cli import app
 
-    app(["federated", "site", str(place)])
+    app(["federated", "site", str(place), *options])

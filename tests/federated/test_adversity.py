@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
 
 import numpy as np
@@ -60,13 +61,15 @@ def test_no_point_that_a_site_accepts_makes_a_prox_fail(monkeypatch, row_norm, g
     assert failures == []
 
 
-def test_a_prox_that_fails_all_the_same_is_a_move_that_counts(monkeypatch):
+@pytest.mark.parametrize("error", [ProxNotSolved, np.linalg.LinAlgError, FloatingPointError, ValueError])
+def test_a_prox_that_fails_all_the_same_is_a_move_that_counts(monkeypatch, error):
+    # catches: a word, which costs nothing and is not counted, where another data set would have moved
     data = problem()
     plan = local(data)
     client = Federation(plan, data).client(0)
 
     def fail(*args):
-        raise ProxNotSolved("a secret")
+        raise error("a secret")
 
     monkeypatch.setattr(type(client._data), "solve", fail)
     reply = said(client, asked(plan, 1))
@@ -121,6 +124,48 @@ def test_a_site_restored_from_an_old_copy_notices_and_takes_no_part(tmp_path):
     shutil.copytree(tmp_path / "copy", tmp_path / "2")
     assert federation.round().declined == {"2": "ledger"}
     assert federation.server.state.accounted[2] >= 4  # the messages that were taken are not forgotten
+
+
+def test_an_old_ledger_beside_a_new_state_is_noticed_though_the_server_says_nothing(tmp_path):
+    """A server that claims to have no message must not get one that a restored ledger no longer counts."""
+    data = problem()
+    plan = local(data)
+    client = Federation(plan, data, tmp_path).client(0)
+    ledger = tmp_path / "0" / "ledger.jsonl"
+    said(client, asked(plan, 1))
+    copy = ledger.read_bytes()
+    for number in (2, 3):
+        assert said(client, asked(plan, number)).status == "moved"
+    ledger.write_bytes(copy)
+    assert said(client, asked(plan, 4)).reason == "ledger"
+
+
+@pytest.mark.parametrize("damage", ["a line left out", "a cost changed"])
+def test_a_changed_ledger_is_noticed_without_a_state_to_compare_it_with(tmp_path, damage):
+    """Its lines are chained by checks: what was spent cannot be talked down, nor lost unnoticed."""
+    data = problem()
+    plan = local(data)
+    client = Federation(plan, data, tmp_path).client(0)
+    for number in (1, 2, 3):
+        assert said(client, asked(plan, number)).status == "moved"
+    (tmp_path / "0" / "state.npz").unlink()
+    ledger = tmp_path / "0" / "ledger.jsonl"
+    lines = ledger.read_text().splitlines()
+    cost = re.search(r'"record": ([0-9.]+)', lines[2]).group(1)
+    changed = [*lines[:2], *lines[3:]] if damage == "a line left out" else [x.replace(cost, "0.1") for x in lines]
+    ledger.write_text("\n".join(changed) + "\n")
+    assert said(client, asked(plan, 4)).reason == "ledger"
+    ledger.write_text("\n".join(lines) + "\n")
+    assert said(client, asked(plan, 4)).reason == ""
+
+
+def test_a_server_killed_after_it_asked_knows_that_messages_may_have_left(tmp_path):
+    """Who was asked is on the disk before anybody is asked: an answer that was lost with the server counts."""
+    data = problem()
+    federation = Federation(local(data), data, tmp_path)
+    federation.server.open_round([0, 1])
+    federation.forget_server()
+    assert federation.server.state.accounted.tolist() == [1, 1, 0, 0, 0, 0]
 
 
 def test_a_ledger_is_not_made_anew_over_the_traces_of_an_old_one(tmp_path):

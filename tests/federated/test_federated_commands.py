@@ -278,7 +278,7 @@ def test_the_how_to_page_is_true(tmp_path, monkeypatch):
     exec(compile(blocks["python"], "docs/howto-federated.md", "exec"), {})
     Path("again.schema.toml").write_text(blocks["toml"])
     lines = re.findall(r"^\$ hushpoint federated (.*)$", page, flags=re.MULTILINE)
-    assert [line.split()[0] for line in lines] == ["init", "plan", "keys", "superlink", "site", "run"]
+    assert [line.split()[0] for line in lines] == ["init", "plan", "keys", "superlink", "site", "run", "simulate"]
     for line in lines[:3]:
         for said in command(*line.split()).splitlines():
             start = said.split(", an untrusted server")[0]  # the page leaves out what guarantees rest on

@@ -14,7 +14,7 @@ pytest.importorskip("flwr", reason="Flower is not installed: pip install 'hushpo
 from hushpoint.federated.keys import make_certificates
 from hushpoint.federated.launch import OwnHostOnly
 
-ROUNDS, SITES = 3, 3
+ROUNDS, SITES = 2, 3
 METHOD = f'name = "federated_admm"\nrounds = {ROUNDS}\ngamma = 2.0\nnoise_std = 0.05'
 ANCHORED = METHOD.replace("federated_admm", "anchored_admm")  # deployed: in test_chaos
 
@@ -29,11 +29,11 @@ def folder(tmp_path, request):
 
 
 @pytest.mark.parametrize("folder", [METHOD, ANCHORED], indirect=True, ids=["local noise", "trusted server"])
-@pytest.mark.timeout(240)
+@pytest.mark.timeout(900)
 def test_the_simulation_gives_the_model_of_the_run_in_process(folder):
     # In a process of its own: Ray leaves threads and settings behind.
     done = subprocess.run(
-        [deployment.HUSHPOINT, "federated", "simulate", str(folder)], capture_output=True, text=True, timeout=200
+        [deployment.HUSHPOINT, "federated", "simulate", str(folder)], capture_output=True, text=True, timeout=600
     )
     assert done.returncode == 0, done.stdout + done.stderr
     assert "not for release" in done.stdout
@@ -43,20 +43,22 @@ def test_the_simulation_gives_the_model_of_the_run_in_process(folder):
     assert len(ledger.read_text().splitlines()) == 1  # the ledger of runs in earnest is untouched
 
 
-@pytest.mark.timeout(290)
+@pytest.mark.timeout(deployment.LIMIT + 300)
 def test_a_deployed_run_gives_the_same_model_and_lets_no_stranger_in(folder, tmp_path):
     # One test, so that workers that share the tests do not each deploy: TLS, authentication, and among the sites one
     # that is a stock node of Flower.
     with Deployment(folder) as there:
         there.superlink()
-        for site in range(SITES):
-            there.site(site, *(["--stock"] if site == 2 else []), wait=False)
+        there.site(0)
+        there.site(1)
+        there.wait_for("superlink", "sites may join")  # a stock node does not wait for that
+        there.site(2, "--stock")
         for site in range(SITES):
             there.wait_for(f"site{site:02d}", "SuperNode ID" if site == 2 else "joined")
-        there.start("run", "run", folder)
+        there.run()
         stranger, deceived = _unregistered(there, tmp_path), _deceived(there, tmp_path)
-        assert there.wait("run", 180) == 0, there.log("run") + (folder / "flower" / "run.log").read_text()
-        assert there.wait(stranger, 60) == there.wait(deceived, 60) == 2
+        assert there.wait("run") == 0, there.log("run") + (folder / "flower" / "run.log").read_text()
+        assert there.wait(stranger) == there.wait(deceived) == 2
         np.testing.assert_allclose(model_of(folder / "run"), model_of(folder / "alone" / "run"), rtol=0, atol=1e-10)
         _check_the_strangers(there.log(stranger), there.log(deceived))
         _check_the_ledgers(folder)
@@ -107,7 +109,7 @@ def _check_the_sizes(folder):
 
 
 def _check_the_table(shown):
-    assert [int(row) for row in re.findall(r"^ +(\d+) +3 +3 ", shown, flags=re.MULTILINE)] == [1, 2, 3]
+    assert [int(row) for row in re.findall(r"^ +(\d+) +3 +3 ", shown, flags=re.MULTILINE)] == [1, 2]
     assert "not for release" in shown
 
 

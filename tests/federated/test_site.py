@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from datetime import datetime, time
 
 import numpy as np
@@ -110,12 +111,28 @@ def test_no_word_of_an_error_and_no_number_of_the_data_leaves(monkeypatch):
     def fail(*args):
         raise RuntimeError(f"row {data.rows.targets[0]} is odd")
 
-    monkeypatch.setattr(plan.operator, "local", fail)
+    monkeypatch.setattr(type(plan.operator), "local", fail)
     reply = client.answer(asked(plan, 1))
     assert decode(reply, Reply).reason == "failed"
     assert b"row" not in reply
     assert b"odd" not in reply
     assert client.store.ledger().entries == ()
+
+
+def test_a_warning_while_a_site_moves_is_not_heard(monkeypatch, recwarn):
+    """Warnings go to logs, which others read, and may quote rows."""
+    data = problem()
+    plan = local(data)
+    client = Federation(plan, data).client(0)
+    honest = type(plan.operator).local
+
+    def warning(*arguments):
+        warnings.warn("patient 4711", stacklevel=1)
+        return honest(*arguments)
+
+    monkeypatch.setattr(type(plan.operator), "local", warning)
+    assert said(client, asked(plan, 1)).status == "moved"
+    assert not recwarn.list
 
 
 def test_what_a_site_sends_without_a_seed_is_never_the_same_noise():
@@ -250,3 +267,27 @@ def test_a_plan_has_the_same_name_after_it_was_written_and_read():
     data = problem()
     plan = hp.methods.federated_admm(data, 5, 1.5, budget=hp.Budget(epsilon=5.0, delta=1e-6, unit="record"))
     assert plan_digest(hp.Plan.from_json(plan.to_json())) == plan_digest(plan)
+
+
+def test_no_more_messages_leave_than_the_plan_has_rounds_though_states_are_lost():
+    """A round that is computed again counts again: without a cap the rounds of the plan are the site's allowance."""
+    data = problem()
+    plan = local(data, rounds=2)
+    client = Federation(plan, data).client(0)
+    replies = []
+    for number in (1, 1, 2):
+        replies.append(said(client, asked(plan, number)))
+        client.store._last = None  # the state is lost, the ledger is not
+    assert [(reply.status, reply.reason) for reply in replies] == [("moved", ""), ("moved", ""), ("declined", "cap")]
+    assert len(client.store.ledger().entries) == 2
+
+
+def test_a_site_keeps_its_cap_where_the_noise_is_the_servers():
+    """A trusted server that has lost count must not get one message more than the plan is accounted for."""
+    data = problem()
+    plan = hp.methods.federated_admm(
+        data, 6, 1.5, noise="sum", noise_std=0.5, clip_residual=1.0, sample_prob=0.5, participation_cap=2
+    )
+    client = Federation(plan, data).client(0)
+    reasons = [said(client, asked(plan, number)).reason for number in range(1, 7)]
+    assert reasons == ["", "", "cap", "cap", "cap", "cap"]

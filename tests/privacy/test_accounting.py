@@ -63,6 +63,7 @@ def with_rows(problem: Problem, seed: int = 0) -> Problem:
         None if facts.rows_per_item is None else np.repeat(np.arange(facts.items), facts.rows_per_item),
         facts.weights,
         facts.clip,
+        classes=(0, 1) if facts.loss.name == "logistic" else None,
     )
 
 

@@ -332,9 +332,9 @@ def test_ten_thousand_runs_take_less_than_a_minute() -> None:
     rng = np.random.default_rng(0)
     problem = Problem(rng.normal(size=(10, 3)), rng.integers(2, size=10), "logistic", row_norm=1.0)
     plan = methods.federated_admm(problem, 5, 1.0, noise_std=3.0, sample_size=4)
-    start = time.perf_counter()
+    start = time.process_time()  # of all threads together, and not of others that use the machine
     report = audit(plan, problem, runs=10_000)
-    elapsed = time.perf_counter() - start
+    elapsed = time.process_time() - start
     print(f"10,000 runs on each side: {elapsed:.1f} s")
     assert not report.caught
     assert elapsed < 60

@@ -376,6 +376,16 @@ def test_oracle_respects_the_cap_on_a_given_path(method: Any, seed: int) -> None
     assert exact_mu(capped, problem, 0, "messages", path=[0, 0, 0], seed=seed) == pytest.approx(expected, rel=1e-6)
 
 
+def test_oracle_gives_a_resting_user_the_noise_of_one_hop() -> None:
+    # Catches: the noise of a user at its cap counted twice or not at all: the oracle would understate a loss, or
+    # overstate it. One hop moves the token and two more only add noise: three hops hide it sqrt(3) times as well.
+    problem = flat(3)
+    once = methods.stateless_walk(problem, 1, 2.0, noise_std=1.0)
+    capped = methods.stateless_walk(problem, 3, 2.0, noise_std=1.0, participation_cap=1)
+    alone = exact_mu(once, problem, 0, "final", path=[0])
+    assert exact_mu(capped, problem, 0, "final", path=[0, 0, 0]) == pytest.approx(alone / math.sqrt(3), rel=1e-6)
+
+
 def test_oracle_says_infinite_where_nothing_hides() -> None:
     # Catches: a pseudo-inverse that drops the direction in which the data is exposed.
     problem = flat(3)

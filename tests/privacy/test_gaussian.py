@@ -211,8 +211,8 @@ def test_bad_arguments_are_named(call, name) -> None:  # type: ignore[no-untyped
 
 def test_calls_are_fast_enough_to_calibrate() -> None:
     # Catches: a root finder that takes hundreds of evaluations (calibration makes tens of calls).
-    start = time.perf_counter()
+    start = time.process_time()  # which others that use the machine do not lengthen
     for k in range(100):
         gdp_epsilon(0.01 * (k + 1), 1e-6)
         gdp_mu(0.1 * (k + 1), 1e-6)
-    assert (time.perf_counter() - start) / 200 < 5e-3
+    assert (time.process_time() - start) / 200 < 5e-3

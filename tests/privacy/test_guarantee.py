@@ -7,15 +7,17 @@ import json
 import math
 import pickle
 import re
+from fractions import Fraction
 from typing import Any
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 import hushpoint as hp
-from hushpoint import Budget, Guarantee, Problem, methods
-from hushpoint.privacy import compose, gdp_epsilon
+from hushpoint import Budget, Guarantee, Problem, methods, regularizers
+from hushpoint.privacy import compose, gdp_epsilon, gdp_mu
 
 LINE = re.compile(r"epsilon = (?P<epsilon>\S+) at delta = (?P<delta>\S+) for one")
 
@@ -40,8 +42,23 @@ def test_a_guarantee_is_one_paragraph_with_all_the_facts() -> None:
     assert str(plan.guarantee(1e-5)) == (
         "epsilon = 1 at delta = 1e-05 for one record (replace-one), against anyone who sees every iterate and the "
         "final model. Proved (docs/privacy.md, section 3a). Rests on: rows scaled to norm <= 1, gradients clipped at "
-        "0.5, proxes are solved to 1e-09, 20 noisy steps."
+        "0.5, proxes are solved to 1e-09, 20 noisy steps, floating-point numbers standing for real ones (section 5)."
     )
+
+
+def test_the_floating_point_caveat_stands_where_there_is_noise() -> None:
+    # Catches: a statement that reads as if it held for the last bits of the numbers that a run releases.
+    for stated in (
+        claim(),
+        claim(mu=None),
+        gaussian(0.3),
+        compose(gaussian(0.3), claim(mu=None)),
+        claim(assumptions=()),
+    ):
+        assert str(stated).endswith("floating-point numbers standing for real ones (section 5).")
+        assert stated.to_dict()["statement"] == str(stated)
+    for stated in (claim(epsilon=math.inf), claim(epsilon=0.0, mu=0.0)):
+        assert "floating-point" not in str(stated)
 
 
 @pytest.mark.parametrize(
@@ -165,6 +182,10 @@ def test_composition_of_other_guarantees_adds() -> None:
     assert total.delta == pytest.approx(2e-6 + 2e-5)
     assert total.epsilon == pytest.approx(1.0 + gdp_epsilon(0.5, 2e-5), rel=1e-12)
     assert compose(sampled, sampled).epsilon == 1.0
+    tenths = compose(*[claim(mu=None, epsilon=0.1, delta=1e-7) for _ in range(7)])
+    assert Fraction(tenths.epsilon) >= 7 * Fraction(0.1)  # 0.1 + ... + 0.1 is rounded down by plain addition
+    assert Fraction(tenths.delta) >= 7 * Fraction(1e-7)
+    assert tenths.epsilon <= 0.7 * (1 + 1e-15)
     assert compose(claim(mu=None, epsilon=math.inf), gaussian(0.3)).epsilon == math.inf
     assert compose(gaussian(math.inf), gaussian(0.3)).epsilon == math.inf
 
@@ -226,3 +247,40 @@ def test_public_names() -> None:
         assert name in dir(hp.privacy)
     with pytest.raises(AttributeError, match="no attribute 'nonsense'"):
         hp.privacy.nonsense  # noqa: B018
+
+
+@pytest.mark.parametrize("view", ["final", "iterates"])
+def test_a_callback_is_a_reader_of_every_model(view: Any) -> None:
+    # Catches: a final-view guarantee of a run whose callback was given every iterate, as if nobody had seen them.
+    rng = np.random.default_rng(0)
+    problem = Problem(rng.normal(size=(30, 2)), rng.normal(size=30), "huber", regularizers.L2(1.0), row_norm=1.0)
+    plan = methods.private_admm(problem, 3, 1.0, budget=Budget(1.0, 1e-6, view=view))
+    told = "the callback, which was given every model, kept silent"
+    silent, watched = (plan.run(seed=0, callback=c).guarantee for c in (None, lambda step, model: None))
+    assert silent is not None
+    assert watched is not None
+    assert told not in silent.assumptions
+    assert (told in watched.assumptions) is (view == "final")
+    assert watched.epsilon == silent.epsilon
+
+
+@pytest.mark.parametrize("epsilon", [1e13, 1e100, 1e300])
+def test_an_epsilon_beyond_conversion_is_refused_or_rounded_down(epsilon: float) -> None:
+    # Catches: "math range error", or a negative mu, from an epsilon whose square overflows.
+    with pytest.raises(ValueError, match="which protects nobody"):
+        Budget(epsilon, 1e-6)
+    with pytest.raises(ValueError, match="which protects nobody"):
+        hp.PrivateLogisticRegression(epsilon, 1e-6, 1.0).fit(np.eye(4), [0, 1, 0, 1])
+    assert 0 < gdp_mu(epsilon, 1e-6) == gdp_mu(1e12, 1e-6)
+    assert gdp_epsilon(gdp_mu(epsilon, 1e-6), 1e-6) <= 1e12
+
+
+@pytest.mark.parametrize("delta", [0.5, 0.75, 1.0])
+def test_a_delta_of_a_half_is_refused(delta: float) -> None:
+    # Catches: a guarantee that publishing one of two people at random would satisfy.
+    with pytest.raises(ValueError, match="well below one over the number of people"):
+        Budget(1.0, delta)
+    with pytest.raises(ValueError, match="well below one over the number of people"):
+        hp.PrivateLinearRegression(1.0, delta, 1.0, (0, 1)).fit(np.eye(4), [0, 1, 0, 1])
+    with pytest.raises(ValueError, match="well below one over the number of people"):
+        methods.dp_sgd(Problem.declared(9, 2, "huber", row_norm=1.0), 2, 0.1, noise_std=1.0).guarantee(delta)

@@ -425,6 +425,19 @@ def test_the_diagonal_carries_the_stated_noise() -> None:
     assert uncorrelated(noise[:, :-1])
 
 
+def test_without_an_intercept_no_entry_of_the_diagonal_is_public() -> None:
+    """Would catch: the noise left out for a constant that is not there, so that the last feature's moment is exact."""
+    problem = Problem(np.random.default_rng(8).normal(size=(40, 3)), np.ones(40), row_norm=NORM)
+    plan = plan_for(problem, False, True, "zero-out")
+    exact = exact_moments(problem, plan, 0.0)
+    drawn = [
+        release_moments(problem.rows, problem.row_weights, NORM, 0.0, plan, seeded_source(seed)) for seed in range(500)
+    ]
+    noise = np.stack([moments.matrix - exact.matrix for moments in drawn]) * 40 * plan.moment_mu / NORM**2
+    for column in noise.T:
+        assert two_sided(float((column**2).sum()), column.size) > ALARM / 3
+
+
 def noises_of_fits(runs: int, noise: dict[str, float] | None = None) -> Array:
     """A row each of all noise that reached a fit of three classes: moments, mean square, three descents of two steps.
 

@@ -12,6 +12,8 @@ from typing import IO, TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from hushpoint.commands.printing import give_up_printing, is_unprintable
+
 if TYPE_CHECKING:
     from hushpoint.tables.model_file import TableModel
 
@@ -48,7 +50,7 @@ def schema(
     with written_whole(output, force) as file:
         file.write(text)
     typer.echo(
-        f"Wrote {output}. It is a draft and private: replace what was read from the data by what is publicly known, "
+        f"Wrote {output}. It is a draft and private: correct its comments to what is publicly known, take each # away, "
         f"then run\n  hushpoint fit {data} --schema {output} --epsilon 1 -o model.json"
     )
 
@@ -104,12 +106,17 @@ def fit(
         adjacency=adjacency,
     )
     fitted.save(output, force)
-    if as_json:
-        record = fitted.to_dict()
-        shown = {key: record[key] for key in ("model", "features", "coefficients", "intercept", "classes", "details")}
-        typer.echo(json.dumps({"output": str(output), **shown, "guarantee": record["guarantee"]}, indent=2))
-    else:
-        _summarise(fitted, output, delta is None)
+    try:
+        if as_json:
+            _print_json(fitted, output)
+        else:
+            _summarise(fitted, output, delta is None)
+        sys.stdout.flush()
+    except OSError as error:
+        if isinstance(error, BrokenPipeError) or not is_unprintable(error):
+            raise
+        give_up_printing()
+        raise ValueError(f"{output} was written, but its summary cannot be printed: {error.strerror}.") from None
 
 
 def predict(
@@ -160,6 +167,12 @@ def _opened(output: Path | None, force: bool) -> Iterator[IO[str]]:
             yield file
 
 
+def _print_json(fitted: TableModel, output: Path) -> None:
+    record = fitted.to_dict()
+    shown = {key: record[key] for key in ("model", "features", "coefficients", "intercept", "classes", "details")}
+    typer.echo(json.dumps({"output": str(output), **shown, "guarantee": record["guarantee"]}, indent=2))
+
+
 def _summarise(fitted: TableModel, output: Path, default_delta: bool) -> None:
     """What may be said aloud about the model: nothing here was computed from the rows but the model itself."""
     import numpy as np
@@ -169,11 +182,10 @@ def _summarise(fitted: TableModel, output: Path, default_delta: bool) -> None:
     from rich.text import Text
 
     details, console = fitted.details, Console(highlight=False, markup=False)
-    people = f" of {details['users']:,} users" if details["users"] is not None else ""
     console.print(
-        f"{fitted.kind} model of {fitted.schema.target!r}: {details['rows']:,} rows{people}, "
+        f"{fitted.kind} model of {fitted.schema.target!r}: {fitted.trained_on}, "
         f"{len(fitted.schema.features)} columns, {len(fitted.feature_names)} features, {details['steps']} steps, "
-        f"row norm {details['row_norm']:.4g}.",
+        f"row norm {fitted.encoding['row_norm']:.4g}.",
         soft_wrap=True,
     )
     console.print()

@@ -246,7 +246,7 @@ class Client:
                     _, messages = plan.operator.local(
                         data, slice(0, 1), base[None, :], asked.point, plan.relaxation_at(step), _copied(kick)
                     )
-            except RuntimeError:
+            except (ArithmeticError, RuntimeError, ValueError):  # what numbers can do
                 continue  # to say that it failed would tell of the data, and cost nothing
             if np.isfinite(messages).all():
                 return np.asarray(messages[0])

@@ -163,7 +163,7 @@ def _check_fields(record: Request | Reply) -> None:
     if not isinstance(record.run, str):
         raise Refused("the record names no run")
     if isinstance(record, Request):
-        if not isinstance(record.token, str) or not isinstance(record.copy, str):
+        if not (isinstance(record.token, str) and record.token.isascii() and isinstance(record.copy, str)):
             raise Refused("the request does not say what it is about")
     elif record.status not in STATUSES or record.reason not in REASONS or not isinstance(record.point, str):
         raise Refused("the reply says something unheard of")

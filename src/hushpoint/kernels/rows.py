@@ -84,7 +84,9 @@ class CompiledRounds(_CompiledRows):
             state.position = state.position if last < 0 else last
         else:
             for k in range(count):
-                chosen, _, state.position = choose(plan, source, first + k, state.position, state.participations)
+                chosen, _, state.position = choose(
+                    plan, source, first + k, state.position, state.participations, state.planned
+                )
                 members = np.arange(len(state.blocks)) if chosen is None else chosen
                 self._large_round(keys, first + k, relaxations[k], data, method, members, state.blocks, shared)
                 state.participations[members] += 1

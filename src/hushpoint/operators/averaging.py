@@ -14,7 +14,7 @@ from hushpoint.operators.base import Operator
 from hushpoint.operators.bounds import item_certificate
 from hushpoint.operators.consensus import clip_rows
 from hushpoint.operators.gradient import Gradient
-from hushpoint.problem import Facts, Rows
+from hushpoint.problem import ROWS_ARE_PRIVATE, Facts, Rows
 from hushpoint.streamed import StreamedRows
 
 Array = NDArray[np.float64]
@@ -54,7 +54,8 @@ class LocalSteps(Operator):
         self.clip_update = require_positive("clip_update", clip_update)
         self.server_step = require_positive("server_step", server_step)
         self.blocks, self.message_size = facts.items, facts.width
-        self.chunk = max(1, _NUMBERS * facts.items // (facts.rows * facts.width))
+        rows = facts.rows if facts.knows_rows else facts.items
+        self.chunk = max(1, _NUMBERS * facts.items // (rows * facts.width))
         self._gradient = Gradient(facts, self.local_step_size, sampled)
         self.multiplicity = self._gradient.multiplicity
 
@@ -91,17 +92,14 @@ class LocalSteps(Operator):
         whole = min(self.clip_update, reach)
         # The steps of two worlds drift apart by what their gradients differ by, if a step itself is non-expansive.
         steady = self.local_step_size * facts.smoothness <= 2
-        share = reach / facts.row_counts if steady else np.full(facts.items, math.inf)
         counts = facts.items * facts.item_weights
-        return item_certificate(
-            facts,
-            None,
-            {
-                ("user", "replace-one"): 2 * whole * counts,
-                ("user", "zero-out"): whole * counts,
-                ("record", "replace-one"): np.minimum(2 * whole, 2 * share) * counts,
-                ("record", "zero-out"): np.minimum(2 * whole, share) * counts,
-            },
-            (f"updates are clipped to {self.clip_update:g}", *facts.because),
-            ("clipping an update as a whole is not non-expansive",),
-        )
+        table = {("user", "replace-one"): 2 * whole * counts, ("user", "zero-out"): whole * counts}
+        missing = ["clipping an update as a whole is not non-expansive"]
+        if facts.knows_rows:
+            share = reach / facts.row_counts if steady else np.full(facts.items, math.inf)
+            table["record", "replace-one"] = np.minimum(2 * whole, 2 * share) * counts
+            table["record", "zero-out"] = np.minimum(2 * whole, share) * counts
+        else:
+            missing.append(ROWS_ARE_PRIVATE)
+        because = (f"updates are clipped to {self.clip_update:g}", *facts.because)
+        return item_certificate(facts, None, table, because, missing)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from hushpoint._described import held
 from hushpoint.certificates import Certificate
 from hushpoint.problem import Rows
 
@@ -44,6 +45,10 @@ class Operator(ABC):
     chunk: int | None = None  # blocks to move at a time, to keep temporaries small; None: all
     tolerance: float = 0.0  # stated distance of a computed prox from the exact one
     multiplicity: Array | None = None  # how often the message of a block counts in the sum; None: once
+
+    def identity(self) -> dict[str, Any]:
+        """All that the operator is made of; how many blocks it moves at a time is not part of it."""
+        return {name: value for name, value in held(self).items() if name != "chunk"}
 
     def prepare(self, rows: Rows | None) -> Any:
         """What ``local`` needs of the rows, computed once."""

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from hushpoint._checks import require_positive
 from hushpoint.certificates import Certificate
-from hushpoint.problem import Facts
+from hushpoint.problem import ROWS_ARE_PRIVATE, Facts
 
 Array = NDArray[np.float64]
 
@@ -36,21 +36,20 @@ def prox_certificate(
         because = [*because, f"proxes are solved to {tolerance:g}"]
         if facts.row_norm is None:
             because.append("no prox fails, which without row_norm long rows could make it do")
-    record = moved / facts.row_counts
-    table = {
-        ("user", "replace-one"): moved + slack,
-        ("user", "zero-out"): moved / 2 + slack,
-        ("record", "replace-one"): record + slack,
-        ("record", "zero-out"): record / 2 + slack,
-    }
-    return Certificate(lipschitz, table, tuple(because))
+    table = {("user", "replace-one"): moved + slack, ("user", "zero-out"): moved / 2 + slack}
+    record = facts.share_of_a_row(moved)
+    if record is None:
+        return Certificate(lipschitz, table, tuple(because), (ROWS_ARE_PRIVATE,))
+    rows = {("record", "replace-one"): record + slack, ("record", "zero-out"): record / 2 + slack}
+    return Certificate(lipschitz, {**table, **rows}, tuple(because))
 
 
 def require_smooth(facts: Facts, what: str) -> None:
     if math.isinf(facts.loss.smoothness):
         raise ValueError(
-            f"loss is {facts.loss.name!r}, which has a kink, and {what} needs curvature. Use its smoothed form "
-            "(hp.losses.Huber(transition) or hp.losses.Quantile(level, smoothing)), or items of one row."
+            f"loss is {facts.loss.name!r}, which has a kink or declares no smoothness, and {what} needs curvature. "
+            "Use its smoothed form (hp.losses.Huber(transition) or hp.losses.Quantile(level, smoothing)), or items of "
+            "one row."
         )
 
 

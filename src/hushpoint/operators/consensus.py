@@ -14,8 +14,9 @@ from hushpoint.operators.base import Operator
 from hushpoint.operators.bounds import item_certificate, prox_certificate, require_smooth, stated_tolerance
 from hushpoint.operators.prox import ItemsProx, RowProx
 from hushpoint.operators.splitting import reflection_lipschitz
-from hushpoint.problem import Facts, Rows
+from hushpoint.problem import ROWS_ARE_PRIVATE, Facts, Rows
 from hushpoint.regularizers import Regularizer
+from hushpoint.schedules import sampling_of
 
 if TYPE_CHECKING:
     from hushpoint.kernels import Kernel
@@ -59,8 +60,9 @@ class ConsensusADMM(Operator):
         self.chunk = max(64, (1 << 15) // facts.width)  # temporaries that stay in the cache
         if facts.weights == "rows":
             self.multiplicity = facts.items * facts.item_weights
-        default = 0.0 if facts.rows_per_item is None else facts.gradient_bound * gamma / facts.row_counts.max()
-        self.tolerance = stated_tolerance(tolerance, default, gamma)
+        # The most rows of a user would be a natural scale, and is private: a thousand stands for it.
+        scale = 0.0 if facts.rows_per_item is None else facts.gradient_bound * gamma / 1000
+        self.tolerance = stated_tolerance(tolerance, scale, gamma)
 
     def prepare(self, rows: Rows | None) -> Any:
         if rows is None:
@@ -110,11 +112,11 @@ class ConsensusADMM(Operator):
         from hushpoint.kernels.shortcut import ConsensusShortcut
 
         loss, penalty = coded_loss(self.facts.loss), coded_penalty(self.penalty)
-        if plan.schedule.sampling == "all" and plan.schedule.cap is None:
+        if sampling_of(plan.schedule) == "all" and plan.schedule.cap is None:
             return ConsensusShortcut(plan, self.gamma, self.ridge, loss, penalty)
         if loss is None or penalty is None:
             return None
-        compiled = CompiledWalk if plan.schedule.sampling == "walk" else CompiledRounds
+        compiled = CompiledWalk if sampling_of(plan.schedule) == "walk" else CompiledRounds
         return compiled(plan, self.gamma, self.ridge, loss, penalty)
 
     @property
@@ -222,7 +224,9 @@ class AnchoredADMM(ConsensusADMM):
             ("user", "zero-out"): self.radius * weights,
         }
         missing: tuple[str, ...] = ()
-        if math.isfinite(facts.gradient_bound):
+        if not facts.knows_rows:
+            missing = (ROWS_ARE_PRIVATE,)
+        elif math.isfinite(facts.gradient_bound):
             L, zero_out_L = facts.gradient_bound, facts.gradient_bound / 2
             table["record", "replace-one"] = self._record_spread(L, relaxation) * weights
             table["record", "zero-out"] = self._record_spread(zero_out_L, relaxation) * weights

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from hushpoint._checks import require_positive
 from hushpoint.certificates import Certificate
 from hushpoint.operators.base import Operator
-from hushpoint.problem import Facts, Rows
+from hushpoint.problem import ROWS_ARE_PRIVATE, Facts, Rows
 
 if TYPE_CHECKING:
     from hushpoint.kernels import Kernel
@@ -122,12 +122,16 @@ class CoordinateGradient(Operator):
     def __init__(self, facts: Facts, step_size: float) -> None:
         if not facts.regularizer.separable:
             raise ValueError(
-                f"regularizer is {facts.regularizer!r}, which does not separate over coordinates. "
+                f"regularizer is {facts.regularizer!r}, which does not separate over coordinates, or does not say so. "
                 "Use L1, L2, ElasticNet or Box with dp_cd, or another method."
             )
         self.facts, self.step_size = facts, require_positive("step_size", step_size)
         self.blocks = facts.width
-        self._row_weights = np.repeat(_counts(facts) / facts.row_counts, facts.row_counts)
+
+    @cached_property
+    def _row_weights(self) -> Array:
+        """How much each row counts in the sum over all items."""
+        return np.repeat(_counts(self.facts) / self.facts.row_counts, self.facts.row_counts)
 
     def prepare(self, rows: Rows | None) -> Any:
         if rows is None or not rows.sparse:
@@ -190,17 +194,12 @@ def gradient_certificate(facts: Facts, lipschitz: float | None) -> Certificate:
     if facts.missing:
         return Certificate(lipschitz, missing=facts.missing)
     bound = facts.gradient_bound * _counts(facts)
-    record = bound / facts.row_counts
-    return Certificate(
-        lipschitz,
-        {
-            ("user", "replace-one"): 2 * bound,
-            ("user", "zero-out"): bound,
-            ("record", "replace-one"): 2 * record,
-            ("record", "zero-out"): record,
-        },
-        because=facts.because,
-    )
+    record = facts.share_of_a_row(bound)
+    table: dict[tuple[str, str], Array] = {("user", "replace-one"): 2 * bound, ("user", "zero-out"): bound}
+    if record is None:
+        return Certificate(lipschitz, table, because=facts.because, missing=(ROWS_ARE_PRIVATE,))
+    rows: dict[tuple[str, str], Array] = {("record", "replace-one"): 2 * record, ("record", "zero-out"): record}
+    return Certificate(lipschitz, {**table, **rows}, because=facts.because)
 
 
 def _counts(facts: Facts) -> Array:

@@ -9,36 +9,24 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.utils.validation import validate_data
 
 from hushpoint._checks import shown
+from hushpoint._silence import silent_about, validated
 
 Array = NDArray[np.float64]
 
 
+@silent_about("X")
 def checked_numbers(transformer: Any, X: Any, *, reset: bool, sparse: bool = False, missing: bool = False) -> Any:
     """A table of numbers that has the columns seen at fit; no message repeats a cell."""
-    try:
-        return validate_data(
-            transformer,
-            X,
-            reset=reset,
-            dtype=np.float64,
-            accept_sparse="csr" if sparse else False,
-            ensure_all_finite="allow-nan" if missing else True,
-        )
-    except ValueError as error:
-        # scikit-learn quotes the cell or the whole array in these; the others hold shapes and names only
-        told = str(error)
-        if "could not convert" in told:
-            raise ValueError(
-                "X has cells that are not numbers. Encode text columns first, for example one-hot."
-            ) from None
-        if "Expected 2D array" in told:
-            raise ValueError(f"X has {np.ndim(X)} dimension(s). Reshape your data: one row an item.") from None
-        if "Complex data not supported" in told:
-            raise ValueError("Complex data not supported. Pass real numbers.") from None
-        raise
+    return validated(
+        transformer,
+        X,
+        reset=reset,
+        dtype=np.float64,
+        accept_sparse="csr" if sparse else False,
+        ensure_all_finite="allow-nan" if missing else True,
+    )
 
 
 def names_of(X: Any) -> tuple[str, ...] | None:

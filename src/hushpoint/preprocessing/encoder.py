@@ -12,10 +12,11 @@ from sklearn.base import BaseEstimator, TransformerMixin
 from sklearn.utils.validation import check_is_fitted
 
 from hushpoint._checks import require_choice, require_flag, require_positive, shown
+from hushpoint._silence import silent_about
 from hushpoint.preprocessing.onehot import indicators
 from hushpoint.preprocessing.scaling import scaled
 from hushpoint.tables import cells
-from hushpoint.tables.schema import Boolean, Category, Column, Number, Schema
+from hushpoint.tables.schema import ONLY_IF_PUBLIC, Boolean, Category, Column, Number, Schema
 
 Array = NDArray[np.float64]
 Codes = NDArray[np.int64]
@@ -68,6 +69,7 @@ class TableEncoder(TransformerMixin, BaseEstimator):
         self.row_norm = row_norm
         self.sparse_output = sparse_output
 
+    @silent_about("X")
     def fit(self, X: Any = None, y: Any = None) -> TableEncoder:
         """Read the schema; a table, if given, is only asked for its columns."""
         require_choice("scale", self.scale, ("columns", "unit"))
@@ -87,6 +89,7 @@ class TableEncoder(TransformerMixin, BaseEstimator):
             _require_columns(self.schema_, X)
         return self
 
+    @silent_about("X")
     def transform(self, X: Any) -> Any:
         """The encoded rows of a data frame or a dictionary of columns."""
         check_is_fitted(self)
@@ -127,9 +130,7 @@ def _checked_schema(schema: Any) -> Schema:
 
 
 def _require_columns(schema: Schema, table: Any) -> None:
-    known = getattr(table, "columns", table)
-    if not (isinstance(table, Mapping) or hasattr(table, "columns")):
-        raise ValueError(f"X is {shown(table)}. Pass a data frame or a dictionary of columns, so that they have names.")
+    known = cells.names_of(table)
     absent = [name for name in schema.features if name not in known]
     if absent:
         raise ValueError(f"the table lacks {', '.join(map(repr, absent))}. It needs every declared feature.")
@@ -151,8 +152,8 @@ def _encoded(name: str, column: Column, given: NDArray[Any], tokens: tuple[str, 
         codes = cells.truths(given, tokens)
         if (codes == cells.UNSEEN).any():
             raise ValueError(
-                f"column {name!r} has cells that are not true or false. Use yes/no, true/false or 1/0, name them in "
-                "missing_values, or declare the kind category."
+                f"column {name!r} has cells that are not yes/no, true/false or 1/0. To allow them, name them in "
+                f"missing_values, or declare the kind category. {ONLY_IF_PUBLIC}"
             )
         where, what, size = np.zeros_like(codes), 2.0 * codes - 1.0, 1
         missing = codes == cells.MISSING
@@ -165,8 +166,8 @@ def _encoded(name: str, column: Column, given: NDArray[Any], tokens: tuple[str, 
     if missing.any():
         if column.missing == "error":
             raise ValueError(
-                f'column {name!r} has missing cells. Declare missing = "indicator" in the schema (an extra feature '
-                "says which), or leave those rows out."
+                f'column {name!r} has missing cells. To allow them, declare missing = "indicator" in the schema (an '
+                f"extra feature says which). {ONLY_IF_PUBLIC}"
             )
         where, what = np.where(missing, size, where), np.where(missing, 1.0, what)
     return where, what
@@ -175,6 +176,6 @@ def _encoded(name: str, column: Column, given: NDArray[Any], tokens: tuple[str, 
 def _refuse_unseen(name: str, column: Category, codes: Codes) -> None:
     if column.unseen == "error" and (codes == cells.UNSEEN).any():
         raise ValueError(
-            f"column {name!r} has categories that are not declared. Add them to its values, or declare "
-            'unseen = "ignore".'
+            f"column {name!r} has categories that are not declared. To allow them, add them to its values, or declare "
+            f'unseen = "ignore". {ONLY_IF_PUBLIC}'
         )

@@ -13,6 +13,8 @@ from sklearn.base import BaseEstimator, TransformerMixin
 from sklearn.utils.validation import _check_feature_names_in, check_is_fitted, validate_data
 
 from hushpoint._checks import require_choice, require_flag, shown
+from hushpoint._silence import silent_about
+from hushpoint.tables.schema import ONLY_IF_PUBLIC
 
 
 class DeclaredOneHot(TransformerMixin, BaseEstimator):
@@ -42,22 +44,25 @@ class DeclaredOneHot(TransformerMixin, BaseEstimator):
         self.unseen = unseen
         self.sparse_output = sparse_output
 
+    @silent_about("X")
     def fit(self, X: Any, y: Any = None) -> DeclaredOneHot:
         """Check that every column has its categories."""
         require_choice("unseen", self.unseen, ("error", "ignore"))
         require_flag("sparse_output", self.sparse_output)
+        columns = _columns(X)
         validate_data(self, X=X, reset=True, skip_check_array=True)
         names = getattr(self, "feature_names_in_", None)
-        self.categories_ = _checked_categories(self.categories, len(_columns(X)), names)
+        self.categories_ = _checked_categories(self.categories, len(columns), names)
         self.n_features_in_ = len(self.categories_)
         self.row_norm_ = float(np.sqrt(len(self.categories_)))
         return self
 
+    @silent_about("X")
     def transform(self, X: Any) -> Any:
         """The indicators, of shape (rows, categories in all)."""
         check_is_fitted(self)
-        validate_data(self, X=X, reset=False, skip_check_array=True)
         columns = _columns(X)
+        validate_data(self, X=X, reset=False, skip_check_array=True)
         if len(columns) != len(self.categories_):
             raise ValueError(
                 f"X has {len(columns)} columns and was fitted with {len(self.categories_)}. Pass the same."
@@ -99,8 +104,8 @@ def codes_of(column: NDArray[Any], known: Sequence[Any], who: str, unseen: str) 
         raise ValueError(f"{who} has cells that cannot be categories. Pass words or numbers.") from None
     if unseen == "error" and (codes < 0).any():
         raise ValueError(
-            f"{who} has values, or missing ones, outside its declared categories. Declare them (None stands for a "
-            "missing value), or pass unseen='ignore' for a block of zeros."
+            f"{who} has values, or missing ones, outside its declared categories. To allow them, declare them (None "
+            f"stands for a missing value), or pass unseen='ignore' for a block of zeros. {ONLY_IF_PUBLIC}"
         )
     return codes
 
@@ -119,7 +124,7 @@ def indicators(positions: NDArray[np.int64], values: NDArray[np.float64], width:
 
 
 def _columns(X: Any) -> list[NDArray[Any]]:
-    if hasattr(X, "iloc"):
+    if hasattr(X, "columns"):
         return [np.asarray(X.iloc[:, j]) for j in range(X.shape[1])]
     table = np.asarray(X) if hasattr(X, "dtype") else np.array(X, dtype=object)
     if table.ndim != 2:

@@ -20,11 +20,13 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from hushpoint._checks import require_choice, require_count, require_positive
+from hushpoint._silence import silent_about
 from hushpoint.certificates import ADJACENCIES
 from hushpoint.noise import Source, source_for
 from hushpoint.preprocessing._input import Array, checked_pair, checked_ranges, names_of
 from hushpoint.privacy.gaussian import gdp_epsilon, gdp_mu, round_up
 from hushpoint.privacy.guarantee import Adjacency, Budget, Guarantee, checked_delta
+from hushpoint.streamed import StreamedRows
 
 _SECTION = "1.2, with docs/preprocessing.md"
 
@@ -104,6 +106,7 @@ def search(
     return [(grid.edges(a), grid.edges(b)) for grid, a, b in cells], released
 
 
+@silent_about("values or groups")
 def private_quantile(
     values: ArrayLike,
     quantile: float,
@@ -159,6 +162,7 @@ def private_quantile(
     return PrivateEstimate(cells[0][1], guarantee)
 
 
+@silent_about("X or groups")
 def private_ranges(
     X: Any,
     bounds: Any,
@@ -203,6 +207,7 @@ def private_ranges(
     return PrivateEstimate(np.column_stack([found.min(axis=1), found.max(axis=1)]), guarantee)
 
 
+@silent_about("X or groups")
 def private_row_norm(
     X: Any,
     largest: float,
@@ -224,6 +229,7 @@ def private_row_norm(
     Parameters
     ----------
     X : array, SciPy sparse matrix or data frame of shape (n, features)
+        A memory map (``np.load(..., mmap_mode="r")``) is read in chunks.
     largest : float
         A public bound, however coarse.
     quantile : float
@@ -234,13 +240,8 @@ def private_row_norm(
     from hushpoint.problem import _checked_features
 
     largest = require_positive("largest", largest, remedy="Pass a public bound on the length of any row.")
-    table = _checked_features(X)
-    sparse = not isinstance(table, np.ndarray)
-    with np.errstate(over="ignore"):  # an infinite length is longer than every threshold, as it should be
-        squared = table.multiply(table).sum(axis=1) if sparse else np.einsum("ij,ij->i", table, table)
-    lengths = np.sqrt(np.asarray(squared, dtype=np.float64)).reshape(-1)
     return private_quantile(
-        lengths,
+        _lengths(_checked_features(X)),
         quantile,
         0.0,
         largest,
@@ -253,6 +254,16 @@ def private_row_norm(
         smallest=smallest,
         seed=seed,
     )
+
+
+def _lengths(table: Any) -> Array:
+    """The length of every row; a table on disk or in single precision is read and widened in chunks."""
+    if isinstance(table, StreamedRows):
+        return np.concatenate([_lengths(part) for _, part in table.chunks()])
+    from hushpoint.problem import _squared_lengths
+
+    with np.errstate(over="ignore"):  # an infinite length is longer than every threshold, as it should be
+        return np.sqrt(_squared_lengths(table, sparse=not isinstance(table, np.ndarray)))
 
 
 def _spend(
@@ -330,7 +341,7 @@ def _checked_table(X: Any) -> Array:
 def _as_floats(name: str, values: Any) -> Array:
     try:
         return np.asarray(values).astype(np.float64)
-    except (TypeError, ValueError):
+    except (OverflowError, TypeError, ValueError):
         raise ValueError(f"{name} has entries that are not numbers. Encode or leave out text columns.") from None
 
 

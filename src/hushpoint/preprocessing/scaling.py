@@ -10,6 +10,8 @@ from sklearn.base import BaseEstimator, OneToOneFeatureMixin, TransformerMixin
 from sklearn.utils.validation import check_is_fitted
 
 from hushpoint._checks import require_positive
+from hushpoint._refits import TellsOfRefits
+from hushpoint._silence import silent_about
 from hushpoint.preprocessing._input import Array, checked_numbers, checked_pair, checked_ranges
 from hushpoint.preprocessing.quantiles import private_ranges
 from hushpoint.privacy.guarantee import Adjacency
@@ -57,7 +59,7 @@ class RangeScaler(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         return scaled(table, self.ranges_[:, 0], self.ranges_[:, 1], checked_pair("output", self.output))
 
 
-class PrivateRangeScaler(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
+class PrivateRangeScaler(TellsOfRefits, OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
     """Scale every column by a range that is learned with differential privacy inside coarse public bounds.
 
     Guarantee: ``guarantee_`` after fitting, for all columns together (docs/preprocessing.md); compose it with that of
@@ -106,6 +108,7 @@ class PrivateRangeScaler(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         self.smallest = smallest
         self.random_state = random_state
 
+    @silent_about("X or groups")
     def fit(self, X: Any, y: Any = None, groups: ArrayLike | None = None) -> PrivateRangeScaler:
         """Learn the ranges, and spend the budget."""
         checked_pair("output", self.output)
@@ -113,6 +116,7 @@ class PrivateRangeScaler(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
             raise ValueError(
                 "delta is not declared. Pass a delta well below one over the number of people, for example 1e-6."
             )
+        self._tell_of_refits()
         table = checked_numbers(self, X, reset=True, missing=True)
         bounds = checked_ranges("bounds", self.bounds, table.shape[1], getattr(self, "feature_names_in_", None))
         self.ranges_, self.guarantee_ = private_ranges(
@@ -164,11 +168,11 @@ class RowNormalizer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
 
     def transform(self, X: Any) -> Any:
         """The rows, none longer than the norm."""
-        from hushpoint.problem import _bounded
+        from hushpoint.problem import scaled_to
 
         check_is_fitted(self)
         table = checked_numbers(self, X, reset=False, sparse=True)
-        return _bounded(table, require_positive("row_norm", self.row_norm))[0]
+        return scaled_to(table, require_positive("row_norm", self.row_norm))
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()

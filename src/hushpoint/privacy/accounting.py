@@ -13,13 +13,14 @@ from typing import TYPE_CHECKING, Any
 
 from hushpoint._checks import require_choice, require_count
 from hushpoint.certificates import ADJACENCIES, UNITS, Certificate
+from hushpoint.labels import READ_FROM_LABELS
 from hushpoint.noise import Source
 from hushpoint.operators.base import LOSS_IS_ZERO
 from hushpoint.privacy import published
 from hushpoint.privacy.gaussian import ORDERS, compose_mu, gdp_epsilon, rdp_epsilon
 from hushpoint.privacy.guarantee import VIEWS, Adjacency, Basis, Guarantee, Unit, View, checked_delta
 from hushpoint.privacy.last_iterate import inexact_shift, last_iterate_mu
-from hushpoint.schedules import FixedSample, PoissonSample, Walk
+from hushpoint.schedules import FixedSample, PoissonSample, Walk, sampling_of
 
 if TYPE_CHECKING:
     from hushpoint.plan import Plan
@@ -107,6 +108,10 @@ def account(
     meaning: tuple[str, ...] = ()
     if question.adjacency == "zero-out":
         meaning = (f"zero-out means that {plan.operator.zero_out if question.item_level else LOSS_IS_ZERO}",)
+    if _rows_count(question):
+        meaning = (*meaning, "the number of rows of each user counts as public")
+    if plan.problem is not None and plan.problem.classes_read:
+        meaning = (*meaning, READ_FROM_LABELS)
     because = (*spend.because, *meaning, f"{question.steps} noisy steps")
     return Guarantee(
         spend.epsilon(delta),
@@ -117,6 +122,12 @@ def account(
         assumptions=because,
         **stated,
     )
+
+
+def _rows_count(question: Question) -> bool:
+    """Whether the answer depends on how many rows users have."""
+    facts = question.plan.facts
+    return facts is not None and facts.unit == "user" and (facts.weights == "rows" or not question.item_level)
 
 
 def ask(
@@ -153,7 +164,7 @@ def answer(question: Question) -> Spend:
     plan = question.plan
     if plan.errors is not None:
         raise ValueError("errors is given and may carry data, so there is no guarantee. Drop errors= to get one.")
-    key = plan.operator.family, plan.noise.place, plan.schedule.sampling
+    key = plan.operator.family, plan.noise.place, sampling_of(plan.schedule)
     rules = _TABLE.get(key)
     if rules is None:
         raise ValueError(
@@ -182,6 +193,8 @@ def _named(question: Question, view: View, because: tuple[str, ...]) -> tuple[st
 
 # --- rules
 
+_OWN_SCHEDULE = "who takes part is drawn without a look at the data"
+
 
 def _compose(section: str, view: View) -> Rule:
     """Every participation is one Gaussian release; they compose exactly."""
@@ -189,8 +202,11 @@ def _compose(section: str, view: View) -> Rule:
     def rule(question: Question) -> Spend:
         times = question.plan.schedule.most(question.steps)
         because = question.certificate.because
-        if question.plan.schedule.cap is not None:
+        schedule = question.plan.schedule
+        if schedule.cap is not None or sampling_of(schedule) == "own":
             because = (*because, f"at most {times} participations, enforced by the run")
+        if sampling_of(schedule) == "own":
+            because = (*because, _OWN_SCHEDULE)
         return gaussian_spend(question, compose_mu([question.ratio()], times), section, because, view)
 
     return rule
@@ -201,7 +217,8 @@ def _compose_steps(section: str, view: View) -> Rule:
 
     def rule(question: Question) -> Spend:
         mu = compose_mu([question.ratio()], question.steps)
-        return gaussian_spend(question, mu, section, question.certificate.because, view)
+        own = (_OWN_SCHEDULE,) if sampling_of(question.plan.schedule) == "own" else ()
+        return gaussian_spend(question, mu, section, (*question.certificate.because, *own), view)
 
     return rule
 
@@ -392,7 +409,7 @@ def _published_central(question: Question) -> Spend:
         common["sample_size"] = plan.schedule.size
         rdp: Callable[..., float] = published.federated_central_rdp
         erratum = "erratum 5"
-    elif plan.method == "centralized_admm" and plan.schedule.sampling == "all":
+    elif plan.method == "centralized_admm" and sampling_of(plan.schedule) == "all":
         rdp, erratum = published.centralized_admm_rdp, "erratum 1"
     else:
         return proved
@@ -456,14 +473,14 @@ _TABLE: dict[tuple[str, str, str], dict[str, Rule]] = {
     ("one block", "block", "all"): _ONE_BLOCK_RULES,
     **{
         ("consensus", "block", sampling): _consensus_rules(sampling)
-        for sampling in ("all", "cyclic", "permuted", "single", "fixed", "poisson", "walk")
+        for sampling in ("all", "cyclic", "permuted", "single", "fixed", "poisson", "walk", "own")
     },
     ("summed", "sum", "all"): _wider_rules(_compose("3f", "iterates")),
     ("summed", "sum", "poisson"): _wider_rules(_poisson("3f")),
     ("summed", "sum", "fixed"): _wider_rules(_compose("3f", "iterates")),
     **{
         ("anchored", "release", sampling): _wider_rules(_compose_steps("3e", "iterates"))
-        for sampling in ("all", "poisson", "fixed")
+        for sampling in ("all", "poisson", "fixed", "own")
     },
     ("gradient", "sum", "all"): _wider_rules(_FULL_GRADIENT, _last_iterate("4b", _FULL_GRADIENT)),
     ("gradient", "sum", "poisson"): _wider_rules(_poisson("3g")),

@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import special, stats
 
-from hushpoint._checks import require_choice, require_count
+from hushpoint._checks import require_choice, require_count, require_fraction, require_kind, shown
 from hushpoint.operators.base import LOSS_IS_ZERO
 from hushpoint.plan import Plan
 from hushpoint.privacy.accounting import answer, ask
@@ -28,6 +28,7 @@ Array = NDArray[np.float64]
 Sampler = Callable[[Problem, int], Array]
 
 _THRESHOLDS = 24
+_CONFIDENCE = "Pass a number in (0, 1) such as 1 - 1e-6."
 
 
 @dataclass(frozen=True)
@@ -96,8 +97,12 @@ def audit(
     """
     require_choice("view", view, ("final", "iterates"))
     require_count("runs", runs, least=100, remedy="Pass at least 100 runs; 10,000 give a useful answer.")
-    if not 0 < confidence < 1:
-        raise ValueError(f"confidence is {confidence}. Pass a number in (0, 1) such as 1 - 1e-6.")
+    _check_worlds(plan, problem, neighbour, claimed_plan)
+    if require_fraction("confidence", confidence, remedy=_CONFIDENCE) == 1:
+        raise ValueError(f"confidence is {confidence!r}. {_CONFIDENCE}")
+    require_count("seed", seed, least=0, remedy="Pass a whole number, 0 or larger: an audit is an experiment.")
+    if sampler is not None and not callable(sampler):
+        raise ValueError(f"sampler is {shown(sampler)}. Pass a function of a problem and a seed, or None.")
     question = ask(plan if claimed_plan is None else claimed_plan, view, adjacency)  # type: ignore[arg-type]
     if neighbour is None:
         if question.adjacency == "zero-out" and question.item_level and plan.operator.zero_out != LOSS_IS_ZERO:
@@ -122,6 +127,18 @@ def audit(
         epsilon_lower = float(np.max(np.log(np.maximum(low - delta, 0)) - np.log(high), initial=0.0))
     caught = mu_lower > claimed.mu if claimed.mu is not None else _violates(spend.epsilon, low, high)
     return AuditReport(mu_lower, epsilon_lower, claimed, caught, runs, confidence)
+
+
+def _check_worlds(plan: Plan, problem: Problem, neighbour: Problem | None, claimed_plan: Plan | None) -> None:
+    made = "Pass a plan of hushpoint.methods."
+    require_kind("plan", plan, Plan, remedy=made)
+    if claimed_plan is not None:
+        require_kind("claimed_plan", claimed_plan, Plan, remedy=made)
+    worlds = {"problem": problem} if neighbour is None else {"problem": problem, "neighbour": neighbour}
+    for name, world in worlds.items():
+        require_kind(name, world, Problem, remedy="Pass the data as hushpoint.Problem(X, y, ...).")
+        if not world.has_rows:
+            raise ValueError(f"{name} has no rows: it is declared. An audit runs: pass hushpoint.Problem(X, y, ...).")
 
 
 def strongest_canary(

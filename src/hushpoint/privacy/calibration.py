@@ -7,6 +7,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from hushpoint._checks import require_kind
 from hushpoint.privacy.accounting import Spend, answer, ask
 from hushpoint.privacy.gaussian import gdp_mu
 from hushpoint.privacy.guarantee import Budget
@@ -70,12 +71,15 @@ def _searched(epsilon_at: Callable[[float], float], epsilon: float, guess: float
 def rounds_affordable(plan: Plan, budget: Budget) -> int | float:
     """How many steps (rounds, hops) of the plan's noise a budget pays for: 0 if not one, infinity if any number.
 
-    With the last-iterate bound of a contraction the loss stays bounded, so any number may be affordable.
+    With the last-iterate bound of a contraction the loss stays bounded, so any number may be affordable. A schedule of
+    relaxations or step sizes is cut where it is too long, and begins anew where it ends, as in a run that goes on.
     """
 
+    require_kind("budget", budget, Budget, remedy="Call rounds_affordable(plan, Budget(epsilon, delta)).")
+
     def affordable(steps: int) -> bool:
-        longer = replace(plan, steps=steps, relaxation=plan.largest_relaxation)
-        return answer(ask(longer, budget.view, budget.adjacency, budget.unit)).epsilon(budget.delta) <= budget.epsilon
+        asked = ask(_lasting(plan, steps), budget.view, budget.adjacency, budget.unit, steps=steps)
+        return answer(asked).epsilon(budget.delta) <= budget.epsilon
 
     if plan.noise.std == 0:
         return 0
@@ -88,3 +92,11 @@ def rounds_affordable(plan: Plan, budget: Budget) -> int | float:
         middle = (low + high) // 2
         low, high = (middle, high) if affordable(middle) else (low, middle)
     return low
+
+
+def _lasting(plan: Plan, steps: int) -> Plan:
+    """The plan whose run makes so many steps; one that repeats its schedule need not spell it out."""
+    if isinstance(plan.relaxation, tuple):
+        steps = min(steps, len(plan.relaxation))
+        return replace(plan, steps=steps, relaxation=plan.relaxation[:steps])
+    return replace(plan, steps=steps)

@@ -17,6 +17,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from hushpoint._checks import require_choice, require_count, require_kind, shown
+from hushpoint.certificates import UNITS
 from hushpoint.engine import choose
 from hushpoint.losses import Squared
 from hushpoint.noise import Source, seeded_source
@@ -24,7 +26,7 @@ from hushpoint.operators.base import Operator
 from hushpoint.plan import Plan
 from hushpoint.privacy.guarantee import VIEWS, Unit, View
 from hushpoint.problem import Problem, Rows
-from hushpoint.schedules import Walk
+from hushpoint.schedules import Walk, sampling_of
 
 Array = NDArray[np.float64]
 Indices = NDArray[np.int64]
@@ -68,10 +70,15 @@ def exact_mu(
     published_model : bool
         In the network view, whether the final model is seen too.
     """
+    require_kind("plan", plan, Plan, remedy="Pass a plan of hushpoint.methods.")
+    require_kind("problem", problem, Problem, remedy="Pass the data as hushpoint.Problem(X, y, ...).")
+    if plan.facts is not None and (plan.facts.items, plan.facts.width) != (problem.items, problem.facts.width):
+        raise ValueError("problem has other items or features than the plan. Pass the problem that the plan is for.")
     view = plan.default_view if view is None else view
-    if view not in VIEWS:
-        raise ValueError(f"view is {view!r}. Choose one of: {', '.join(map(repr, VIEWS))}.")
-    rows, changed = _two_worlds(problem, item, label_shift, plan.default_unit if unit is None else unit)
+    unit = plan.default_unit if unit is None else unit
+    require_choice("view", view, VIEWS)
+    require_choice("unit", unit, UNITS)
+    rows, changed = _two_worlds(problem, item, label_shift, unit)
     if view == "messages" and plan.noise.place != "block":
         return math.inf
     system = _System(_without_clipping(plan), rows, changed)
@@ -119,7 +126,7 @@ class _System:
         counts = np.zeros(self.operator.blocks, dtype=np.int64)
         for step in range(plan.steps):
             if path is None:
-                chosen, resting, position = choose(plan, source, step, position, counts)
+                chosen, resting, position = choose(plan, source, step, position, counts, plan.steps)
             else:
                 position = path[step]
                 holder = np.array([position])
@@ -265,8 +272,7 @@ def _two_worlds(problem: Problem, item: int, label_shift: ArrayLike | None, unit
             f"the exact oracle needs the squared loss and a zero or L2 regularizer, not {facts.loss.name} and "
             f"{facts.regularizer!r}. Use hushpoint.privacy.audit for others."
         )
-    if not 0 <= item < facts.items:
-        raise ValueError(f"item is {item}. Pass an index from 0 to {facts.items - 1}.")
+    require_count("item", item, least=0, most=facts.items - 1)
     start, stop = (item, item + 1) if rows.offsets is None else (rows.offsets[item], rows.offsets[item + 1])
     mine = np.arange(start, stop if unit == "user" else start + 1)
     plain = replace(rows, limits=None)
@@ -280,8 +286,19 @@ def _two_worlds(problem: Problem, item: int, label_shift: ArrayLike | None, unit
         aligned = np.where(table @ table[0] >= 0, 1.0, -1.0)
         label_shift = 2 * facts.gradient_bound * aligned / np.sqrt(rows.squared_norms[mine])
     targets = rows.targets.copy()
-    targets[mine] += np.asarray(label_shift, dtype=np.float64)
+    targets[mine] += _checked_shift(label_shift, len(mine))
     return plain, replace(plain, targets=targets)
+
+
+def _checked_shift(label_shift: ArrayLike, rows: int) -> Array:
+    told = f"Pass a number, or one for each of the item's {rows} rows that change."
+    try:
+        shift = np.asarray(label_shift, dtype=np.float64)
+    except (TypeError, ValueError):
+        raise ValueError(f"label_shift is {shown(label_shift)}. {told}") from None
+    if shift.shape not in ((), (1,), (rows,)):
+        raise ValueError(f"label_shift has shape {shift.shape}. {told}")
+    return shift
 
 
 def _without_clipping(plan: Plan) -> Plan:
@@ -299,6 +316,6 @@ def _without_clipping(plan: Plan) -> Plan:
 
 def _check_path(plan: Plan, path: Sequence[int]) -> None:
     if not isinstance(plan.schedule, Walk):
-        raise ValueError(f"path is given and the schedule is {plan.schedule.sampling!r}. Only a walk has a path.")
+        raise ValueError(f"path is given and the schedule is {sampling_of(plan.schedule)!r}. Only a walk has a path.")
     if len(path) != plan.steps:
         raise ValueError(f"path has {len(path)} hops and the plan {plan.steps}. Pass one user per hop.")

@@ -31,6 +31,9 @@ Conversion = Literal["paper", "improved"]
 SMALLEST_DELTA = 1e-300
 """A delta below this is treated as 0."""
 
+LARGEST_EPSILON = 1e12
+"""A larger epsilon protects nobody, and its squares leave the range of floating-point numbers."""
+
 _DENSE_ORDERS = {1.0 + 10.0 ** (k / 12) for k in range(-36, 73)}
 _WHOLE_ORDERS = {float(k) for k in (*range(2, 65), 128, 256, 512, 1024)}
 ORDERS: tuple[float, ...] = tuple(sorted(_DENSE_ORDERS | _WHOLE_ORDERS))
@@ -238,7 +241,7 @@ def gdp_mu(epsilon: float, delta: float) -> float:
     Parameters
     ----------
     epsilon : float
-        At least 0; infinity asks for nothing and gives infinity.
+        At least 0; infinity asks for nothing and gives infinity. A number above 1e12 counts as 1e12.
     delta : float
         Probability from 0 to 1; below 1e-300 it counts as 0, for which no noise is enough: the answer is 0.
     """
@@ -248,7 +251,7 @@ def gdp_mu(epsilon: float, delta: float) -> float:
         return math.inf
     if delta < SMALLEST_DELTA:
         return 0.0
-    return _newton_mu(epsilon, delta)
+    return _newton_mu(min(epsilon, LARGEST_EPSILON), delta)
 
 
 # --- composition and Renyi divergences

@@ -6,11 +6,12 @@ import math
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from decimal import ROUND_CEILING, Context, Decimal
+from fractions import Fraction
 from typing import Any, Literal
 
 from hushpoint._checks import require_choice, require_positive
 from hushpoint.certificates import ADJACENCIES, UNITS
-from hushpoint.privacy.gaussian import compose_mu, gdp_epsilon
+from hushpoint.privacy.gaussian import LARGEST_EPSILON, SMALLEST_DELTA, compose_mu, gdp_epsilon
 
 View = Literal["final", "iterates", "messages", "network"]
 Adjacency = Literal["replace-one", "zero-out"]
@@ -25,6 +26,9 @@ _WATCHERS = {
     "messages": "anyone who sees every message, an untrusted server included",
     "network": "any other peer, who sees the token only when it arrives",
 }
+
+# The theorems are about real numbers, and the noise is not: every finite guarantee says so.
+_FLOATING_POINT = "floating-point numbers standing for real ones (section 5)"
 
 
 @dataclass(frozen=True)
@@ -64,13 +68,18 @@ class Guarantee:
         where = f"Proved (docs/privacy.md, section {self.section})."
         if self.basis == "published":
             where = f"Published, not proved and known to fail in cases (docs/errata.md, {self.section})."
-        grounds = self.assumptions if self.source is None else (*self.assumptions, self.source)
         if math.isinf(self.epsilon):
             return f"{said}, against {watcher}." + (
                 f" Because: {', '.join(self.assumptions)}." if self.assumptions else ""
             )
-        reasons = ", ".join(grounds)
-        return f"{said}, against {watcher}. {where}" + (f" Rests on: {reasons}." if grounds else "")
+        reasons = ", ".join(self.grounds)
+        return f"{said}, against {watcher}. {where}" + (f" Rests on: {reasons}." if reasons else "")
+
+    @property
+    def grounds(self) -> tuple[str, ...]:
+        """All that the statement rests on: assumptions, random source, and real numbers where there is noise."""
+        source = () if self.source is None else (self.source,)
+        return (*self.assumptions, *source, *((_FLOATING_POINT,) if 0 < self.epsilon < math.inf else ()))
 
     def to_dict(self) -> dict[str, Any]:
         """The guarantee as JSON can hold it; infinity is the text "inf"."""
@@ -105,7 +114,7 @@ class Budget:
     unit: Unit | None = None
 
     def __post_init__(self) -> None:
-        require_positive("epsilon", self.epsilon)
+        checked_epsilon(self.epsilon)
         checked_delta(self.delta)
         for name, choices in (("view", VIEWS), ("adjacency", ADJACENCIES), ("unit", UNITS)):
             if getattr(self, name) is not None:
@@ -120,11 +129,14 @@ def compose(*guarantees: Guarantee) -> Guarantee:
     """One guarantee for several releases about the same people, each possibly chosen in view of the others.
 
     Gaussian ones compose as ``sqrt(sum mu^2)`` and are read at the largest delta; otherwise epsilons and deltas add.
-    Unit and adjacency must agree; the view is the narrowest one (a guarantee against a viewer holds against whoever
-    sees less, not more) and the basis the weakest.
+    Everything is rounded up. Unit and adjacency must agree; the view is the narrowest one (a guarantee against a viewer
+    holds against whoever sees less, not more) and the basis the weakest.
     """
     if not guarantees:
         raise ValueError("compose was given no guarantee. Pass at least one.")
+    for one in guarantees:
+        if not isinstance(one, Guarantee):
+            raise ValueError(f"compose was given a {type(one).__name__}. Pass guarantees one by one: compose(*list).")
     first = guarantees[0]
     for other in guarantees[1:]:
         if (other.item, other.observers) != (first.item, first.observers):
@@ -144,8 +156,8 @@ def compose(*guarantees: Guarantee) -> Guarantee:
     epsilon = gdp_epsilon(mu, delta) if gaussian else 0.0
     view = "network" if {g.view for g in guarantees} == {"network"} else _narrowest(guarantees)
     return Guarantee(
-        epsilon + sum(g.epsilon for g in rest),
-        min(1.0, delta + sum(g.delta for g in rest)),
+        _total([epsilon, *(g.epsilon for g in rest)]),
+        min(1.0, _total([delta, *(g.delta for g in rest)])),
         None if rest else mu,
         first.unit,
         first.adjacency,
@@ -159,11 +171,29 @@ def compose(*guarantees: Guarantee) -> Guarantee:
     )
 
 
+def checked_epsilon(epsilon: float) -> float:
+    """A positive epsilon, no larger than conversions can tell from infinity."""
+    number = require_positive("epsilon", epsilon)
+    if number > LARGEST_EPSILON:
+        raise ValueError(
+            f"epsilon is {epsilon!r}, which protects nobody. Pass a number up to {LARGEST_EPSILON:g}; without privacy, "
+            "noise_std=0 in a method or epsilon=float('inf') in an estimator."
+        )
+    return number
+
+
 def checked_delta(delta: float) -> float:
-    """A delta in (0, 1)."""
-    if not (isinstance(delta, (int, float)) and 0 < delta < 1):
-        raise ValueError(f"delta is {delta!r}. Pass a number in (0, 1), well below one over the number of people.")
+    """A delta in (0, 1/2): from there on, publishing one of two people at random would count as private."""
+    if not (isinstance(delta, (int, float)) and SMALLEST_DELTA <= delta < 0.5):
+        raise ValueError(f"delta is {delta!r}. Pass a number in (0, 0.5), well below one over the number of people.")
     return float(delta)
+
+
+def _total(parts: list[float]) -> float:
+    """A sum, rounded up where it has to be rounded."""
+    total = math.fsum(parts)
+    short = math.isfinite(total) and Fraction(total) < sum(map(Fraction, parts))
+    return math.nextafter(total, math.inf) if short else total
 
 
 def _narrowest(guarantees: tuple[Guarantee, ...]) -> View:

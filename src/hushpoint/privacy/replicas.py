@@ -87,7 +87,7 @@ class _Replicas:
         everyone = np.arange(self.operator.blocks)
         for run, source in enumerate(self.sources):
             chosen, resting, self.positions[run] = choose(
-                self.plan, source, step, self.positions[run], self.participations[run]
+                self.plan, source, step, self.positions[run], self.participations[run], self.plan.steps
             )
             moving.append(everyone if chosen is None else chosen)
             idle.append(resting)

@@ -24,7 +24,11 @@ _WHOSE = {"user": "A site as a whole", "record": "One record of a site"}
 
 
 def federated_page(place: Path) -> str:
-    """The page, from the folder of the server. Who was asked is left out where the guarantee counts on its secrecy."""
+    """The page, from the folder of the server.
+
+    How long a round took is left out, since no guarantee covers it: it may tell of data, or of who was asked. Who was
+    asked is left out where the guarantee counts on its secrecy.
+    """
     from hushpoint.federated.disk import read_lines
 
     folder = place if place.is_dir() else place.parent
@@ -87,7 +91,7 @@ def _rounds(run: Line, lines: Sequence[Line]) -> list[Html]:
         return [element("p", "No round was finished yet.")]
     secret = run["secret_sample"]
     units = list(lines[-1]["epsilon"])
-    public = ["round", "objective", *(f"epsilon, {'site' if unit == 'user' else unit}" for unit in units), "seconds"]
+    public = ["round", "objective", *(f"epsilon, {'site' if unit == 'user' else unit}" for unit in units)]
     header = public if secret else [*public, "asked", "answered", "attempts", "bytes down", "bytes up"]
 
     def cells(line: Line) -> list[Any]:
@@ -95,7 +99,6 @@ def _rounds(run: Line, lines: Sequence[Line]) -> list[Html]:
             str(line["round"]),
             number(line["objective"]),
             *(number(line["epsilon"][unit]) for unit in units),
-            number(line["seconds"]),
         ]
         if not secret:
             shown += [str(len(line["asked"])), str(len(line["answered"])), str(line["attempts"])]

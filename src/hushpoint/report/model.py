@@ -24,10 +24,8 @@ def model_page(path: Path) -> str:
     from hushpoint.tables.model_file import load_model
 
     model = load_model(path)
-    details = model.details
-    people = f" of {details['users']:,} users" if details.get("users") is not None else ""
     lead = (
-        f"A {model.kind} model, trained on {details.get('rows', 0):,} rows{people} with differential privacy: "
+        f"A {model.kind} model, trained on {model.trained_on} with differential privacy: "
         f"epsilon = {words.rounded_up(model.guarantee.epsilon)} for one {model.guarantee.unit}."
     )
     return document(
@@ -102,11 +100,10 @@ def _training(model: TableModel) -> Html:
     details = model.details
     rows: list[tuple[str, Any]] = [
         ("estimator", ESTIMATORS[model.kind]),
-        ("rows", f"{details.get('rows', 0):,}"),
-        ("users", "" if details.get("users") is None else f"{details['users']:,}"),
+        ("trained on", model.trained_on),
         ("features", str(len(model.feature_names))),
         ("noisy steps", str(details.get("steps", ""))),
-        ("rows scaled to length", number(details.get("row_norm"))),
+        ("rows scaled to length", number(model.encoding.get("row_norm"))),
         ("ranges learned privately", ", ".join(details.get("learned_ranges") or []) or "none"),
         ("noise", model.guarantee.source or ""),
     ]
@@ -165,7 +162,7 @@ def _usage(model: TableModel, name: str) -> list[Html]:
         fit += ["--penalty", str(given["penalty"] or "none").lower()]
     if isinstance(given.get("alpha"), (int, float)):
         fit += ["--alpha", repr(given["alpha"])]
-    fit += ["--row-norm", repr(model.details["row_norm"])] if model.details.get("row_norm") is not None else []
+    fit += ["--row-norm", repr(model.encoding["row_norm"])] if model.encoding.get("row_norm") is not None else []
     fit += ["--seed", str(seed)] if seed is not None else []
     return [
         element("p", "Predict for new rows of the same columns:"),

@@ -2,18 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from itertools import repeat
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from hushpoint.tables.schema import ONLY_IF_PUBLIC
+
 Array = NDArray[np.float64]
 Codes = NDArray[np.int64]
 
 UNSEEN, MISSING = -1, -2
 _TRUTHS = dict.fromkeys(("true", "yes", "1", "t", "y"), 1) | dict.fromkeys(("false", "no", "0", "f", "n"), 0)
+
+
+def names_of(table: Any) -> list[Any]:
+    """The names of the columns of a dictionary of columns or of a data frame, and never cells of something else."""
+    if not (isinstance(table, Mapping) or hasattr(table, "columns")):
+        raise ValueError(
+            f"the table is a {type(table).__name__}. Pass a data frame or a dictionary of columns: they have names."
+        )
+    return list(getattr(table, "columns", table))
 
 
 def column_of(table: Any, name: str) -> NDArray[Any]:
@@ -34,10 +45,10 @@ def numbers(column: NDArray[Any], missing_values: Sequence[str], name: str = "")
     cells[missing(column, missing_values)] = np.nan
     try:
         return cells.astype(np.float64)
-    except (TypeError, ValueError):
+    except (OverflowError, TypeError, ValueError):
         raise ValueError(
-            f"column {name!r} has cells that are not numbers. Name what stands for a missing number in "
-            "missing_values, or declare the kind category."
+            f"column {name!r} has cells that are not numbers. To allow them, name in missing_values what stands for a "
+            f"missing number, or declare the kind category. {ONLY_IF_PUBLIC}"
         ) from None
 
 

@@ -1,4 +1,4 @@
-"""A first draft of a schema: kinds guessed from the data, and what only public knowledge may declare left open."""
+"""A first draft of a schema: whatever was read from the data stands in comments, for public knowledge to declare."""
 
 from __future__ import annotations
 
@@ -14,7 +14,6 @@ from hushpoint.tables.schema import FORMAT, toml_key, toml_value
 
 MOST_CATEGORIES = 50
 _MISSING_WORDS = ("", "?", "NA", "N/A", "NaN", "nan", "null", "NULL", "None", "none", ".", "-")
-_MARK = "# read from the data: replace it by what is publicly known, and take the # away"
 
 
 @dataclass
@@ -47,30 +46,40 @@ class _Seen:
             if len(finite):
                 self.low, self.high = min(self.low, float(finite.min())), max(self.high, float(finite.max()))
 
-    def lines(self, target: bool) -> list[str]:
-        """The column's settings. A target of two words keeps its words: predictions are made in them."""
+    def suggestions(self, target: bool) -> list[str]:
+        """Settings that fit the cells. A target of two words keeps its words: predictions are made in them."""
         if not self.values:
             return ['kind = "ignore"  # no cell is filled']
         if self.truth and len(self.values) <= 2 and not target:
             return ['kind = "boolean"', *self._policy()]
         if self.number and np.isfinite(self.low) and not (target and self.truth):
-            suggested = [f"# low = {toml_value(self.low)}", f"# high = {toml_value(self.high)}"]
-            return ['kind = "number"', _MARK, *suggested, *self._policy()]
+            return [
+                'kind = "number"',
+                f"low = {toml_value(self.low)}  # the least in the data: write a bound that is publicly known",
+                f"high = {toml_value(self.high)}  # the largest in the data: write a bound that is publicly known",
+                *self._policy(),
+            ]
         if len(self.values) <= MOST_CATEGORIES:
-            return ['kind = "category"', _MARK, f"# values = {toml_value(sorted(self.values))}", *self._policy()]
+            values = toml_value(sorted(self.values))
+            return [
+                'kind = "category"',
+                f"values = {values}  # those in the data: write all that can be",
+                *self._policy(),
+            ]
         return [f'kind = "ignore"  # more than {MOST_CATEGORIES} different texts: names, codes or free text']
 
     def _policy(self) -> list[str]:
         if not self.missing:
-            return ['missing = "error"']
+            return []
         return ['missing = "indicator"  # some cells are missing: an extra feature says which']
 
 
 def draft_schema(data: Any, target: str | None = None, groups: str | None = None) -> str:
     """A schema in TOML to be completed by hand. Reads the data: the draft itself is private.
 
-    Ranges, categories and classes that were seen stand in comments. They are not public, so they declare nothing:
-    until each is replaced by what is publicly known, reading the schema is an error that names the columns.
+    Only the names of the columns and the roles given here are declared. Kinds, ranges, categories and missing cells
+    that were seen stand in comments: they are not public. Until a person puts public knowledge in their place and takes
+    the marks away, reading the schema is an error that names the columns.
 
     Parameters
     ----------
@@ -80,7 +89,7 @@ def draft_schema(data: Any, target: str | None = None, groups: str | None = None
     """
     seen: dict[str, _Seen] = {}
     for chunk in read_chunks(data) if isinstance(data, (str, Path)) else [data]:
-        for name in getattr(chunk, "columns", chunk):
+        for name in cells.names_of(chunk):
             seen.setdefault(str(name), _Seen()).look(cells.column_of(chunk, name))
     for role, name in (("target", target), ("groups", groups)):
         if name is not None and name not in seen:
@@ -88,9 +97,9 @@ def draft_schema(data: Any, target: str | None = None, groups: str | None = None
     source = f" from {Path(data).name}" if isinstance(data, (str, Path)) else ""
     absent = {""}.union(*(column.absent for name, column in seen.items() if name != groups))
     text = [
-        f"# A draft{source}. It declares nothing yet, and it is private: it holds values of the data.",
-        '# Wherever a line says "read from the data", write what is publicly known instead (a code book, a law, a',
-        "# physical limit), not what the data happens to show: ranges and categories become part of the model.",
+        f"# A draft{source}. It is private: its comments hold values of the data. It declares nothing yet.",
+        "# Under each column stands what its cells look like. Correct every line to what is publicly known (a code",
+        "# book, a law, a physical limit) and then take its # away: what is declared is published with the model.",
         "# If only coarse bounds of a number are known, write them and learn = true: a part of the budget then finds a",
         "# narrower range. hushpoint fit refuses, and names the columns, until everything is declared.",
         f"format = {FORMAT}",
@@ -98,9 +107,10 @@ def draft_schema(data: Any, target: str | None = None, groups: str | None = None
         f"groups = {toml_value(groups)}"
         if groups
         else '# groups = ""  # the column that says whose row it is, if a person may have several rows',
-        f"missing_values = {toml_value(sorted(absent))}  # what a missing cell looks like",
+        f"# missing_values = {toml_value(sorted(absent))}  # what a missing cell looks like",
     ]
     for name, column in seen.items():
-        lines = ['kind = "ignore"  # whose row it is'] if name == groups else column.lines(name == target)
+        commented = [f"# {line}" for line in column.suggestions(name == target)]
+        lines = ['kind = "ignore"  # whose row it is'] if name == groups else commented
         text += ["", f"[columns.{toml_key(name)}]", *lines]
     return "\n".join(text) + "\n"

@@ -20,7 +20,7 @@ from hushpoint.tables.writing import written_whole
 Array = NDArray[np.float64]
 
 FORMAT = "hushpoint table model"
-FORMAT_VERSION = 1
+FORMAT_VERSION = 2
 ESTIMATORS = {
     "logistic": "PrivateLogisticRegression",
     "svc": "PrivateLinearSVC",
@@ -46,9 +46,11 @@ class TableModel:
         The classes, in the order of the coefficients and probabilities.
     guarantee : Guarantee
     encoding : mapping
-        How the table became a matrix: the arguments of ``TableEncoder``.
+        How the table became a matrix: the arguments of ``TableEncoder``. With ``row_norm``, longer rows are scaled
+        down to it as they were in training.
     details : mapping
-        Rows, users, steps and parameters of the training, for the record.
+        Rows or users, steps and parameters of the training, for the record. Of users' rows there is no number: it
+        would tell how many one of them has.
     """
 
     kind: str
@@ -85,6 +87,14 @@ class TableModel:
     def feature_names(self) -> list[str]:
         """What each coefficient belongs to."""
         return list(map(str, self._encoder().get_feature_names_out()))
+
+    @property
+    def trained_on(self) -> str:
+        """How many rows, or how many users: the public n."""
+        for unit in ("users", "rows"):
+            if self.details.get(unit) is not None:
+                return f"{self.details[unit]:,} {unit}"
+        return "an unknown number of rows"
 
     def decision_function(self, table: Any) -> Array:
         """Scores of a data frame or a dictionary of columns: one a row, or one a row and class if there are several."""
@@ -163,7 +173,7 @@ def load_model(path: str | Path) -> TableModel:
     if record.get("format_version") != FORMAT_VERSION:
         raise ValueError(
             f"model {str(path)!r} has format version {record.get('format_version')!r} and this is Hushpoint "
-            f"{__version__}, which reads version {FORMAT_VERSION}. Use the Hushpoint that wrote it."
+            f"{__version__}, which reads version {FORMAT_VERSION}. Train it again: hushpoint fit."
         )
     try:
         model = TableModel(
@@ -173,7 +183,7 @@ def load_model(path: str | Path) -> TableModel:
             np.array(record["intercept"], dtype=np.float64),
             None if record["classes"] is None else tuple(record["classes"]),
             Guarantee.from_dict(record["guarantee"]),
-            record["encoding"],
+            {name: record["encoding"][name] for name in ("scale", "row_norm")},
             record["details"],
         )
     except (AttributeError, KeyError, TypeError) as error:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import gzip
+import zlib
 from collections.abc import Iterator
 from itertools import islice
 from pathlib import Path
@@ -36,7 +37,7 @@ def read_chunks(path: str | Path, size: int = CHUNK) -> Iterator[Any]:
             yield from _parsed(text, place.name, size)
     except UnicodeDecodeError:
         raise ValueError(f"{place.name!r} is not UTF-8 text. Save it as UTF-8.") from None
-    except (csv.Error, EOFError, gzip.BadGzipFile):
+    except (csv.Error, EOFError, gzip.BadGzipFile, zlib.error):
         raise ValueError(f"{place.name!r} is not a whole CSV file. Write it again.") from None
     except OSError as error:
         raise ValueError(f"{place.name!r} cannot be read: {error.strerror}.") from None

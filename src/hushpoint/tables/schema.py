@@ -19,6 +19,12 @@ _REMEDY = {
     "number": "Write the range that is publicly known, for example low = 0 and high = 120; values outside are clipped.",
     "category": 'Write the categories that are publicly known, for example values = ["no", "yes"].',
 }
+# What every message says to whom a table does not fit what was declared.
+LEAVE_OUT = "leave those rows out; in training that changes n, which is published too."
+ONLY_IF_PUBLIC = (
+    "Do so only if such cells are publicly known to occur: what is declared because of this table is published with "
+    f"the model. Otherwise {LEAVE_OUT}"
+)
 
 
 @dataclass(frozen=True)

@@ -13,10 +13,11 @@ from numpy.typing import NDArray
 
 from hushpoint.privacy.guarantee import Budget
 from hushpoint.tables import cells
+from hushpoint.tables.budget import settled_delta
 from hushpoint.tables.model_file import CLASSIFIERS, ESTIMATORS, TableModel, estimator_class
 from hushpoint.tables.ranges import learned_ranges, split_budget, together
 from hushpoint.tables.reading import read_chunks
-from hushpoint.tables.schema import Boolean, Category, Number, Schema, load_schema
+from hushpoint.tables.schema import LEAVE_OUT, ONLY_IF_PUBLIC, Boolean, Category, Number, Schema, load_schema
 
 _WIDE = 200  # encoded features from which a table of indicators is kept sparse
 
@@ -46,13 +47,14 @@ def fit_model(
     schema : Schema or path
     epsilon : float
     delta : float, optional
-        Default: ``n**-1.1``, n the number of rows, or of users with groups.
+        Default: ``n**-1.1``, n the number of rows, or of users with groups. 1/n or more is refused.
     model : {"logistic", "svc", "linear", "lasso", "huber"}, optional
         Default: logistic for a category or boolean, linear for a number.
     target, groups : str, optional
         Columns, where they are not those of the schema.
     row_norm : float, optional
-        Longer rows are scaled down to this in training. Default: ``TableEncoder.typical_row_norm_``.
+        Longer rows are scaled down to this, in training and in predictions. Default:
+        ``TableEncoder.typical_row_norm_``.
     range_share : float
         The share of the budget (of mu squared) for the ranges of columns that the schema marks ``learn = true``; unused
         where there are none.
@@ -66,19 +68,20 @@ def fit_model(
     known = schema if isinstance(schema, Schema) else load_schema(schema)
     known = known.with_roles(target, groups)
     kind = chosen_kind(model, known)
-    Budget(epsilon, 0.5 if delta is None else delta)  # refuses before a long table is read
+    Budget(epsilon, 1e-6 if delta is None else delta)  # refuses before a long table is read
     learned, left, ranges = known, epsilon, None
     if known.to_learn:
         values, users = _to_learn(data, known)
-        delta = _default_delta(len(values), users) if delta is None else delta
+        delta = settled_delta(delta, _items(values, users), _unit(known))
         mu, left = split_budget(epsilon, delta, range_share)
         adjacency: Any = options.get("adjacency") or "replace-one"
         learned, ranges = learned_ranges(values, known, users, mu, delta, adjacency, seed)
-    encoder = TableEncoder(learned).fit()
-    encoder.set_params(sparse_output=_mostly_zeros(encoder))
-    X, y, users = _matrices(data, learned, encoder)
-    delta = _default_delta(len(y), users) if delta is None else delta
+    encoder = TableEncoder(learned, row_norm=row_norm).fit()
     row_norm = encoder.typical_row_norm_ if row_norm is None else row_norm
+    encoder.set_params(row_norm=row_norm, sparse_output=_mostly_zeros(encoder)).fit()
+    X, y, users = _matrices(data, learned, encoder)
+    items = _items(y, users)
+    delta = settled_delta(delta, items, _unit(known))
     estimator = _estimator(kind, learned, left, delta, row_norm, seed, options)
     estimator.fit(X, y, groups=users)
     guarantee = estimator.guarantee_ if ranges is None else together(ranges, estimator.guarantee_, epsilon)
@@ -91,10 +94,10 @@ def fit_model(
         guarantee,
         {"scale": encoder.scale, "row_norm": encoder.row_norm},
         {
-            "rows": len(y),
-            "users": None if users is None else len(np.unique(users)),
+            # With users the number of rows is private: it moves with what one of them contributes.
+            "rows": items if users is None else None,
+            "users": None if users is None else items,
             "steps": np.asarray(estimator.n_iter_).max().item(),
-            "row_norm": row_norm,
             "learned_ranges": list(known.to_learn),
             "parameters": {name: _plain(value) for name, value in estimator.get_params(deep=False).items()},
             "plan": {name: _plain(value) for name, value in asdict(estimator.parameters_).items()},
@@ -137,9 +140,13 @@ def _to_learn(data: Any, schema: Schema) -> tuple[NDArray[np.float64], NDArray[A
     return np.vstack(values), np.concatenate(users) if users else None
 
 
-def _default_delta(rows: int, users: NDArray[Any] | None) -> float:
-    items = rows if users is None else len(np.unique(users))
-    return float(items**-1.1)
+def _items(rows: NDArray[Any], users: NDArray[Any] | None) -> int:
+    """The public n: rows, or users where there are any."""
+    return len(rows) if users is None else len(np.unique(users))
+
+
+def _unit(schema: Schema) -> str:
+    return "record" if schema.groups is None else "user"
 
 
 def _matrices(data: Any, schema: Schema, encoder: Any) -> tuple[Any, NDArray[Any], NDArray[Any] | None]:
@@ -150,19 +157,13 @@ def _matrices(data: Any, schema: Schema, encoder: Any) -> tuple[Any, NDArray[Any
         targets.append(declared_targets(schema, chunk))
         if schema.groups is not None:
             users.append(_users(schema, chunk))
-    y = np.concatenate(targets)
-    if schema.task == "classification" and len(np.unique(y)) < len(schema.classes):
-        raise ValueError(
-            f"target {schema.target!r} does not have every declared class in this table. Train on a table that has, "
-            "or declare fewer classes."
-        )
     X = scipy.sparse.vstack(features, format="csr") if scipy.sparse.issparse(features[0]) else np.vstack(features)
-    return X, y, np.concatenate(users) if users else None
+    return X, np.concatenate(targets), np.concatenate(users) if users else None
 
 
 def require_declared(schema: Schema, table: Any) -> None:
     """Refuse a table that lacks a declared column, or has one that is not declared."""
-    names = list(getattr(table, "columns", table))
+    names = cells.names_of(table)
     needed = [*schema.features, schema.target, schema.groups]
     absent = [name for name in needed if name is not None and name not in names]
     if absent:
@@ -183,7 +184,7 @@ def declared_targets(schema: Schema, table: Any) -> NDArray[Any]:
     if isinstance(column, Number):
         values = cells.numbers(given, schema.missing_values, schema.target)
         if np.isnan(values).any():
-            raise ValueError(f"{who} has missing cells. Leave those rows out.")
+            raise ValueError(f"{who} has missing cells, which cannot be learned from: {LEAVE_OUT}")
         return np.clip(values, column.low, column.high)
     assert isinstance(column, (Boolean, Category))
     if isinstance(column, Category):
@@ -191,7 +192,9 @@ def declared_targets(schema: Schema, table: Any) -> NDArray[Any]:
     else:
         codes = cells.truths(given, schema.missing_values)
     if (codes < 0).any():
-        raise ValueError(f"{who} has missing cells or classes that are not declared. Leave those rows out, or declare.")
+        raise ValueError(
+            f"{who} has missing cells or classes that are not declared. To allow a class, declare it. {ONLY_IF_PUBLIC}"
+        )
     return np.array(schema.classes)[codes]
 
 
@@ -216,6 +219,8 @@ def _estimator(
             raise ValueError(f"{name} was given and a {kind} model has none. Leave it out, or choose another model.")
     if isinstance(schema.target_column, Number):
         given["target_range"] = (schema.target_column.low, schema.target_column.high)
+    else:
+        given["classes"] = schema.classes  # which classes occur in the data is private
     return make(epsilon=epsilon, delta=delta, row_norm=row_norm, random_state=seed, **given)
 
 

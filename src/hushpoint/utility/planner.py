@@ -52,6 +52,8 @@ class Parameters:
     curvature, signal : float
         Guesses of the loss's second derivative and of the variance of good predictions, which fix how far the
         metric departs from the plain one and how early to stop.
+    share_of : Budget, optional
+        What was spent in all, where this fit is one of several that were accounted for together.
     """
 
     items: int
@@ -69,6 +71,7 @@ class Parameters:
     largest_step: float
     curvature: float
     signal: float
+    share_of: Budget | None = None
 
     @property
     def moment_mu(self) -> float:
@@ -91,10 +94,12 @@ class Parameters:
 
     def __str__(self) -> str:
         what = "all products of two features" if self.metric == "full" else "the square of each feature"
+        whole = self.share_of
+        share = "" if whole is None else f", a share of epsilon = {whole.epsilon:g} at delta = {whole.delta:g} in all"
         strong = "little" if self.strength < 5 else "some" if self.strength < 50 else "much"
         return (
             f"{self.steps} noisy gradient steps on {self.items} items and {self.width} coefficients, averaged over the "
-            f"last {self.tail_average:.0%}. The budget is mu = {self.mu:.4g} ({self.adjacency}); n mu / p = "
+            f"last {self.tail_average:.0%}. The budget is mu = {self.mu:.4g} ({self.adjacency}){share}; n mu / p = "
             f"{self.strength:.3g}, which buys {strong} detail. {self.moment_share:.1%} of it (in mu^2) goes into the "
             f"means of {what}, from which the steps take their metric, so that features on different scales and "
             f"correlated ones are learned at one pace; {self.length_share:.0%} into the typical length of a row; the "

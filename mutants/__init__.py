@@ -1,0 +1,1 @@
+"""Privacy bugs to plant, and the runner that plants them: ``make mutants``."""

@@ -1,0 +1,8 @@
+"""All bugs there are to plant."""
+
+from __future__ import annotations
+
+from mutants import federation, methods, people, privacy
+from mutants.mutant import Mutant
+
+CATALOGUE: list[Mutant] = [*privacy.BUGS, *methods.BUGS, *people.BUGS, *federation.BUGS]
