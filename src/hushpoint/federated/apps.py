@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from functools import lru_cache, partial
 from pathlib import Path
@@ -10,7 +11,8 @@ from typing import Any
 from hushpoint.federated.flower import Answer, Rounds, client_app, hello_reply, is_hello, server_app
 from hushpoint.federated.folder import Federation, Site
 from hushpoint.federated.ledger import SiteStore
-from hushpoint.federated.note import leave_note
+from hushpoint.federated.note import SUPERLINK, leave_note
+from hushpoint.federated.processes import end_with
 from hushpoint.federated.record import ServerStore
 from hushpoint.federated.server import Server
 from hushpoint.federated.table import headline, line_of
@@ -58,7 +60,18 @@ def _wait_briefly() -> None:
     module.pull_objects = partial(pull_objects, max_time=5.0, initial_backoff=0.1, backoff_cap=0.5)
 
 
+def _end_with_superlink() -> None:
+    """End when the SuperLink is killed. Flower would try to reach it for ever, unless a chain of signals arrives.
+
+    Nothing is lost: whatever the server has done is on disk before it goes on.
+    """
+    superlink = os.environ.get(SUPERLINK)
+    if superlink:  # a SuperLink that was started by hand is its owner's to watch
+        end_with(int(superlink))
+
+
 def _serve(grid: Any, context: Any) -> None:
+    _end_with_superlink()
     _wait_briefly()
     federation = Federation(Path(str(context.run_config["folder"])))
     place, ticket = federation.run, str(context.run_config["ticket"])

@@ -21,7 +21,7 @@ import numpy as np
 from hushpoint.federated.disk import read_lines
 from hushpoint.federated.folder import Federation, Site
 from hushpoint.federated.in_process import run_in_process, site_store
-from hushpoint.federated.note import Note, note_path, read_note
+from hushpoint.federated.note import SUPERLINK, Note, note_path, read_note
 from hushpoint.problem import Problem, Rows
 
 _CONNECTION = "hushpoint"
@@ -90,7 +90,7 @@ def serve_superlink(federation: Federation, tell: Callable[[str], None]) -> None
     It keeps its state in memory: messages never touch its disk, and after a crash the sites join again by themselves.
     """
     _prepare(federation)
-    os.environ.update(environment(federation.flower))
+    os.environ.update({**environment(federation.flower), SUPERLINK: str(os.getpid())})
     from flwr.superlink import main
     from flwr.superlink.cli import flower_superlink
 

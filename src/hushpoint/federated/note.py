@@ -7,7 +7,10 @@ import os
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
+from hushpoint.federated.processes import is_alive
 from hushpoint.tables.writing import written_whole
+
+SUPERLINK = "HUSHPOINT_SUPERLINK"  # the environment variable that names the process of the SuperLink to the server's
 
 
 @dataclass(frozen=True)
@@ -21,13 +24,7 @@ class Note:
     @property
     def is_alive(self) -> bool:
         """Whether the process is there."""
-        try:
-            os.kill(self.process, 0)
-        except ProcessLookupError:
-            return False
-        except PermissionError:
-            return True
-        return not _is_zombie(self.process)
+        return is_alive(self.process)
 
 
 def note_path(place: Path, ticket: str) -> Path:
@@ -49,10 +46,3 @@ def read_note(place: Path, ticket: str) -> Note | None:
     except (OSError, ValueError, TypeError):
         return None
 
-
-def _is_zombie(process: int) -> bool:
-    """Whether a killed process merely waits for its parent to notice; only Linux says."""
-    try:
-        return Path(f"/proc/{process}/stat").read_text(encoding="ascii").rpartition(")")[2].split()[0] == "Z"
-    except (OSError, ValueError, IndexError):
-        return False
