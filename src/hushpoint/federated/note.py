@@ -45,4 +45,3 @@ def read_note(place: Path, ticket: str) -> Note | None:
         return Note(**json.loads(note_path(place, ticket).read_text(encoding="utf-8")))
     except (OSError, ValueError, TypeError):
         return None
-
