@@ -367,6 +367,19 @@ def test_a_second_ctrl_c_goes_through_at_once():
     assert signal.getsignal(signal.SIGINT) is before
 
 
+def test_a_run_in_the_background_of_a_script_goes_on_ignoring_ctrl_c():
+    # the Ctrl-C that is meant for the script ends a run that its shell has protected from it
+    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        result = make("centralized all", 5).run(
+            seed=6, callback=lambda step, model: os.kill(os.getpid(), signal.SIGINT)
+        )
+        assert signal.getsignal(signal.SIGINT) is signal.SIG_IGN
+    finally:
+        signal.signal(signal.SIGINT, before)
+    assert result.status == "finished"
+
+
 def test_a_step_that_fails_gives_back_the_state_before_it():
     # a failure on step 90 of 100 that loses everything, or that hands out a state of which half has moved
     plan = make("centralized all", 6)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import signal
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
@@ -339,12 +339,11 @@ def _progress_bar(show: bool, plan: Plan, done: int, target: int) -> Iterator[Ca
 
 @contextmanager
 def _held_interrupt() -> Iterator[Callable[[], bool]]:
-    """Hold Ctrl-C back until the step is whole; a second one goes through at once."""
-    if threading.current_thread() is not threading.main_thread():
-        with nullcontext():
-            yield lambda: False
-        return
+    """Hold Ctrl-C back until the step is whole; a second one goes through at once. Who ignores it goes on doing so."""
     before = signal.getsignal(signal.SIGINT)
+    if threading.current_thread() is not threading.main_thread() or before in (None, signal.SIG_IGN):
+        yield lambda: False
+        return
     pressed = False
 
     def hold(number: int, frame: Any) -> None:
@@ -352,10 +351,8 @@ def _held_interrupt() -> Iterator[Callable[[], bool]]:
         pressed = True
         signal.signal(signal.SIGINT, before)
 
-    if before is not None:
-        signal.signal(signal.SIGINT, hold)
+    signal.signal(signal.SIGINT, hold)
     try:
         yield lambda: pressed
     finally:
-        if before is not None:
-            signal.signal(signal.SIGINT, before)
+        signal.signal(signal.SIGINT, before)
