@@ -87,15 +87,15 @@ BUGS = [
     _federation(
         name="site-seeded-by-default",
         file=f"{_HERE}/client.py",
-        old="source = source_for(self._seed)",
-        new="source = source_for(self._seed or 0)",
+        old="source_for(self._seed)",
+        new="source_for(self._seed or 0)",
         why="the server can draw the site's noise again and take it away",
     ),
     _federation(
         name="site-noise-halved",
         file=f"{_HERE}/client.py",
-        old='source.normals("block", [self.site], step, plan.operator.message_size, plan.noise.std)',
-        new='source.normals("block", [self.site], step, plan.operator.message_size, plan.noise.std / 2)',
+        old="kick = plan.noise.drawn(source_for(self._seed),",
+        new="kick = type(plan.noise)(plan.noise.std / 2, plan.noise.place).drawn(source_for(self._seed),",
         why="half the noise that is charged",
     ),
     _federation(
@@ -199,22 +199,22 @@ BUGS = [
     _federation(
         name="length-of-messages-not-checked",
         file=f"{_HERE}/server.py",
-        old='return "" if float(np.linalg.norm(offset)) <= longest else "longer than the method allows"',
-        new='return "" if float(np.linalg.norm(offset)) <= math.inf else "longer than the method allows"',
+        old='return "" if able and is_within(message, _LONGEST) else',
+        new='return "" if able or is_within(message, _LONGEST) else',
         why="a site that lies moves the sum as far as it likes",
     ),
     _federation(
         name="server-sum-noise-missing",
         file=f"{_HERE}/server.py",
-        old='if noise.place == "sum" and noise.std > 0:',
-        new='if noise.place == "sum" and noise.std < 0:',
+        old="drawn = drawn_by(plan, self._source, step)",
+        new="drawn = lambda place, size: None if place == 'sum' else drawn_by(plan, self._source, step)(place, size)",
         why="the sum is released as it is",
     ),
     _federation(
         name="anchored-release-reuses-noise",
         file=f"{_HERE}/server.py",
-        old='self._source.normals("release", [0], step, len(state.shared), noise.std)',
-        new='self._source.normals("release", [0], 0, len(state.shared), noise.std)',
+        old="drawn = drawn_by(plan, self._source, step)",
+        new="drawn = drawn_by(plan, self._source, 0)",
         why="the difference of two releases has no noise",
     ),
     _federation(
@@ -245,8 +245,8 @@ BUGS = [
     _federation(
         name="absent-sites-replaced-in-a-secret-sample",
         file=f"{_HERE}/server.py",
-        old="isinstance(plan.schedule, FixedSample) and plan.operator.block_size and not",
-        new="isinstance(plan.schedule, FixedSample) and not",
+        old="if plan.operator.block_size and not there[chosen].all():",
+        new="if not there[chosen].all():",
         why="who is away decides who is sampled, which the theorem does not cover",
     ),
 ]

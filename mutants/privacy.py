@@ -40,8 +40,8 @@ BUGS = [
     _accounting(
         name="one-step-uncounted",
         file=f"{_HERE}/accounting.py",
-        old="mu = compose_mu([question.ratio()], question.steps)",
-        new="mu = compose_mu([question.ratio()], question.steps - 1)",
+        old="times = question.steps\n",
+        new="times = question.steps - 1\n",
         why="the last release is free",
     ),
     _accounting(
@@ -63,8 +63,8 @@ BUGS = [
     _accounting(
         name="last-iterate-of-sampled-blocks",
         file=f"{_HERE}/accounting.py",
-        old='_last_iterate("4b", _published_central) if sampling == "all" else _published_central',
-        new='_last_iterate("4b", _published_central)',
+        old='"final": _last_iterate("4b", local) if law == "all" else local,',
+        new='"final": _last_iterate("4b", local),',
         why="moving some blocks of a non-expansive map is not non-expansive",
     ),
     _accounting(
@@ -119,15 +119,15 @@ BUGS = [
     _accounting(
         name="poisson-probability-halved",
         file=f"{_HERE}/accounting.py",
-        old="prob = schedule.prob if isinstance(schedule, PoissonSample) else 1.0",
-        new="prob = schedule.prob / 2 if isinstance(schedule, PoissonSample) else 1.0",
+        old="prob = schedule.probability",
+        new="prob = schedule.probability / 2",
         why="the run samples twice as often as is charged",
     ),
     _accounting(
         name="amplified-records-of-sampled-users",
         file=f"{_HERE}/accounting.py",
-        old="if not question.item_level or schedule.cap is not None:\n            spend",
-        new="if schedule.cap is not None:\n            spend",
+        old="if not question.item_level or schedule.cap is not None:\n        spend",
+        new="if schedule.cap is not None:\n        spend",
         why="the proof of amplification is for whole users",
     ),
     _accounting(
@@ -160,16 +160,16 @@ BUGS = [
     ),
     _accounting(
         name="amplified-with-kept-state",
-        file=f"{_HERE}/accounting.py",
-        old='("summed", "sum", "fixed"): _wider_rules(_compose("3f", "iterates")),',
-        new='("summed", "sum", "fixed"): _wider_rules(_fixed_size("3f")),',
+        file="src/hushpoint/operators/consensus.py",
+        old='amplified_by=("poisson",))',
+        new='amplified_by=("poisson", "fixed"))',
         why="a sample of fixed size amplifies only messages without state of their own",
     ),
     _accounting(
         name="published-as-proved",
-        file=f"{_HERE}/accounting.py",
-        old='return Spend(epsilon, section, question.certificate.because, view, basis="published")',
-        new="return Spend(epsilon, section, question.certificate.because, view)",
+        file="src/hushpoint/privacy/printed.py",
+        old='return Spend(epsilon, erratum, question.certificate.because, view, basis="published")',
+        new="return Spend(epsilon, erratum, question.certificate.because, view)",
         why="a bound that is known to fail is stated as a theorem",
     ),
     _accounting(
@@ -288,8 +288,8 @@ BUGS = [
     _calibration(
         name="calibrated-noise-rounded-down",
         file="src/hushpoint/methods.py",
-        old="while noise_std * level.scale < least:",
-        new="while noise_std * level.scale < 0.5 * least:",
+        old="while noise_std * scale < least:",
+        new="while noise_std * scale < 0.5 * least:",
         why="dividing by the sample size and back may lose noise",
     ),
     _selection(
@@ -337,8 +337,8 @@ BUGS = [
     _audit(
         name="audited-noise-is-not-the-engines",
         file=f"{_HERE}/replicas.py",
-        old='totals += self._fresh("sum", step, operator.message_size)',
-        new='totals += 2 * self._fresh("sum", step, operator.message_size)',
+        old="self.plan.noise.drawn(source, place, step, size)",
+        new="type(self.plan.noise)(2 * self.plan.noise.std, self.plan.noise.place).drawn(source, place, step, size)",
         why="the audit is of runs that nobody makes",
     ),
     _audit(

@@ -12,7 +12,7 @@ from hushpoint import losses, regularizers, schedules
 from hushpoint.engine import State
 from hushpoint.losses import Loss
 from hushpoint.regularizers import Regularizer
-from hushpoint.schedules import Schedule, sampling_of
+from hushpoint.schedules import Schedule
 
 N, P = 60, 3
 
@@ -261,13 +261,13 @@ def test_an_own_schedule_cannot_borrow_a_theorem(base):
     kind = getattr(hp.schedules, base)
 
     class Mine(kind):
-        sampling = "poisson"
+        law = "poisson"
 
         def draw(self, step, source, position):
             return np.array([0])
 
     plan = with_schedule(Mine(N))
-    assert sampling_of(plan.schedule) == "own"
+    assert plan.schedule.law == "own"
     assert plan.run(seed=0).state.participations.tolist() == [10] + [0] * (N - 1)
     assert "no last-iterate bound" not in str(plan.guarantee(1e-6, view="final"))
     assert plan.guarantee(1e-6, view="final").view == "messages"

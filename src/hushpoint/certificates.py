@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,6 +15,35 @@ from hushpoint._checks import require_choice
 Array = NDArray[np.float64]
 UNITS = ("user", "record")
 ADJACENCIES = ("replace-one", "zero-out")
+
+
+@dataclass(frozen=True)
+class Theorem:
+    """What kind of release the sensitivity of a certificate is about, and so which composition holds for it.
+
+    The defaults claim least: every step is a release about everybody, all blocks move, and no sample hides anyone.
+
+    Parameters
+    ----------
+    section : str
+        Where it is proved (docs/privacy.md).
+    laws : tuple of str
+        Laws of schedules with which it holds (``Schedule.law``; "own" is any schedule at all).
+    counts : {"steps", "participations"}
+        Whether an item pays for every step, or only for those in which its own block moves.
+    amplified_by : tuple of str
+        Laws of secret samples that make a release cost less. To state one is to promise that the noise is on a sum of
+        messages, that the message of an item is a function of its own rows, its own block and public values, and that
+        it is no longer in that sum than the zero-out sensitivity; for "fixed" also that no block is kept.
+    walks : bool
+        Whether what is shared is a token, nothing is kept elsewhere, and a step is as Lipschitz in it as R is.
+    """
+
+    section: str = "3a"
+    laws: tuple[str, ...] = ("all",)
+    counts: Literal["steps", "participations"] = "steps"
+    amplified_by: tuple[str, ...] = ()
+    walks: bool = False
 
 
 @dataclass(frozen=True)
@@ -33,12 +62,15 @@ class Certificate:
         Why the promises hold, and on what they rest.
     missing : tuple of str
         What would have to be declared for the promises that are not made.
+    theorem : Theorem
+        What composition of so many steps holds.
     """
 
     lipschitz: float | None
     sensitivity: Mapping[Any, float | Array] = field(default_factory=dict)
     because: tuple[str, ...] = ()
     missing: tuple[str, ...] = ()
+    theorem: Theorem = Theorem()
 
     def __post_init__(self) -> None:
         if self.lipschitz is not None and not (math.isfinite(self.lipschitz) and self.lipschitz >= 0):

@@ -14,17 +14,20 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hushpoint._threads import ahead
-from hushpoint.noise import Source, source_for
-from hushpoint.schedules import Schedule, sampling_of
+from hushpoint.noise import Place, Source, source_for
+from hushpoint.schedules import Schedule
 
 if TYPE_CHECKING:
     from hushpoint.kernels import Kernel
+    from hushpoint.operators.base import Operator
     from hushpoint.plan import Plan
     from hushpoint.privacy.guarantee import Guarantee
 
 Array = NDArray[np.float64]
 Indices = NDArray[np.int64]
 Callback = Callable[[int, Array], Any]
+Drawn = Callable[[Place, int], Array | None]
+"""What noise adds in a place, to so many numbers; None: nothing."""
 Status = Literal["finished", "stopped", "interrupted"]
 
 
@@ -212,7 +215,7 @@ def _open_tail(plan: Plan, state: State, target: int) -> None:
 
 def _step(plan: Plan, data: Any, source: Source, state: State, z: Array) -> None:
     """One update of Algorithm 1 from the public point z, on the state."""
-    operator, noise, step = plan.operator, plan.noise, state.steps
+    operator, step = plan.operator, state.steps
     relaxation = plan.relaxation_at(step)
     chosen, resting, position = choose(plan, source, step, state.position, state.participations, state.planned)
     total = np.zeros(operator.message_size)
@@ -230,12 +233,8 @@ def _step(plan: Plan, data: Any, source: Source, state: State, z: Array) -> None
         state.blocks[part] = block
         changed = True
         total += summed
-    if noise.place == "sum" and noise.std > 0:
-        total += source.normals("sum", [0], step, operator.message_size, noise.std)[0]
-    state.shared = operator.combine(state.shared, total, chosen, relaxation)
-    state.public = state.shared
-    if noise.place == "release" and noise.std > 0:
-        state.public = state.shared + source.normals("release", [0], step, len(state.shared), noise.std)[0]
+    drawn = drawn_by(plan, source, step)
+    state.shared, state.public = settle(operator, state.shared, total, chosen, relaxation, drawn)
     if chosen is None:
         state.participations += 1
     else:
@@ -244,22 +243,43 @@ def _step(plan: Plan, data: Any, source: Source, state: State, z: Array) -> None
     state.steps += 1
 
 
+def settle(
+    operator: Operator, shared: Array, total: Array, chosen: Indices | None, relaxation: float, drawn: Drawn
+) -> tuple[Array, Array]:
+    """The second half of a step, where messages arrive: what is shared after their sum, and what is public of it.
+
+    The loop, a server, replicas of a run (one row each) and the exact oracle all end a step with this, each with noise
+    of its own.
+    """
+    on_sum = drawn("sum", operator.message_size)
+    shared = operator.combine(shared, total if on_sum is None else total + on_sum, chosen, relaxation)
+    fresh = drawn("release", shared.shape[-1])
+    return shared, shared if fresh is None else shared + fresh
+
+
+def drawn_by(plan: Plan, source: Source, step: int) -> Drawn:
+    """The noise of a plan where messages arrive, drawn from one source."""
+
+    def drawn(place: Place, size: int) -> Array | None:
+        found = plan.noise.drawn(source, place, step, size)
+        return None if found is None else found[0]
+
+    return drawn
+
+
 def choose(
     plan: Plan, source: Source, step: int, position: int, participations: Indices, planned: int
 ) -> tuple[Indices | None, Indices, int]:
     """Who moves in one of ``planned`` steps (None: all), who rests at its cap, and where a walk then stands."""
     schedule, cap = plan.schedule, plan.schedule.cap
-    chosen = schedule.draw(step, source, position)
-    sampling = sampling_of(schedule)
-    if sampling == "own":
+    chosen = schedule.pick(step, source, position, participations)
+    if schedule.law == "own":
         chosen, cap = _members(chosen, schedule), min(schedule.most(step + 1), schedule.most(planned))
         if participations.max(initial=0) > schedule.most(planned):  # what it states is what it is held to
             raise ValueError(
                 f"{type(schedule).__name__}.participations({planned}) is {schedule.most(planned)}, and a block has "
                 "moved more often already. Let it never fall as steps are added."
             )
-    if chosen is not None and sampling == "permuted":
-        chosen = _once_a_pass(chosen, source, step, participations)
     if chosen is not None and len(chosen):
         position = int(chosen[-1])
     if cap is None:
@@ -282,14 +302,6 @@ def _members(chosen: Any, schedule: Schedule) -> Indices | None:
     return members.astype(np.int64)
 
 
-def _once_a_pass(chosen: Indices, source: Source, step: int, participations: Indices) -> Indices:
-    """The chosen block, or one that has not moved in this pass: a resumed run may draw the pass another order."""
-    waiting = np.flatnonzero(participations <= step // participations.size)
-    if participations[chosen[0]] <= step // participations.size or waiting.size == 0:
-        return chosen
-    return waiting[(source.uniforms("order again", 0, step, 1) * waiting.size).astype(np.int64)]
-
-
 def _parts(chosen: Indices | None, blocks: int, chunk: int | None) -> Iterator[Indices | slice]:
     """The chosen blocks in chunks: slices where all move, so that nothing is copied."""
     count = blocks if chosen is None else len(chosen)
@@ -303,15 +315,12 @@ def _parts(chosen: Indices | None, blocks: int, chunk: int | None) -> Iterator[I
 
 def _kick(plan: Plan, source: Source, part: Indices | slice, step: int) -> Array | None:
     """Noise kept in the blocks, plus errors; None where there is neither."""
-    noisy = plan.noise.place == "block" and plan.noise.std > 0
-    if not noisy and plan.errors is None:
-        return None
     members = np.arange(plan.operator.blocks)[part] if isinstance(part, slice) else part
     size = plan.operator.message_size
-    kick = source.normals("block", members, step, size, plan.noise.std) if noisy else np.zeros((len(members), size))
-    if plan.errors is not None:
-        kick += plan.errors(step, members, size)
-    return kick
+    kick = plan.noise.drawn(source, "block", step, size, members)
+    if plan.errors is None:
+        return kick
+    return (0.0 if kick is None else kick) + plan.errors(step, members, size)
 
 
 def _remember(record: dict[str, list[Any]], history: bool | str, plan: Plan, step: int, model: Array) -> None:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import functools
+import inspect
 import math
-import sys
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
-from typing import Any, Literal
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, Literal, ParamSpec
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -25,7 +26,8 @@ from hushpoint.operators.averaging import LocalSteps
 from hushpoint.operators.base import Operator
 from hushpoint.operators.consensus import AnchoredADMM, ConsensusADMM, StatelessProx, SummedADMM
 from hushpoint.operators.gradient import CoordinateGradient, Gradient
-from hushpoint.plan import Plan, checked_relaxation
+from hushpoint.plan import METHODS, Plan, checked_relaxation
+from hushpoint.privacy.calibration import calibrated_std
 from hushpoint.privacy.guarantee import Budget
 from hushpoint.problem import Facts, Problem
 from hushpoint.regularizers import Regularizer
@@ -37,6 +39,7 @@ from hushpoint.schedules import (
     Permuted,
     PoissonSample,
     Schedule,
+    Walk,
     walk_on,
 )
 
@@ -53,8 +56,111 @@ __all__ = [
 ]
 
 Relaxation = float | Sequence[float]
+Arguments = ParamSpec("Arguments")
 
 
+@dataclass(frozen=True)
+class _Parts:
+    """What a method puts together. Noise as the caller counts it is ``scale`` times smaller than the plan's.
+
+    ``told`` is how arguments are recorded that JSON cannot hold as they were given.
+    """
+
+    operator: Operator
+    schedule: Schedule
+    place: Place
+    steps: int
+    relaxation: Relaxation
+    tail_average: float | None
+    scale: float = 1.0
+    told: Mapping[str, Any] = field(default_factory=dict)
+
+
+def _method(make: Callable[Arguments, _Parts]) -> Callable[Arguments, Plan]:
+    """A method by its name: its arguments are checked and recorded, its parts become a plan with noise."""
+    signature = inspect.signature(make)
+
+    @functools.wraps(make)
+    def method(*args: Arguments.args, **kwargs: Arguments.kwargs) -> Plan:
+        try:
+            bound = signature.bind(*args, **kwargs)
+        except TypeError:
+            make(*args, **kwargs)  # Python's own error says more
+            raise
+        bound.apply_defaults()
+        given = bound.arguments
+        _check_arguments(given)
+        parts = make(*args, **kwargs)
+        noise_std, budget = _checked_level(given["noise_std"], given["budget"])
+        parameters = {
+            name: _plain(parts.told.get(name, value))
+            for name, value in given.items()
+            if name != "problem" and value is not None
+        }
+        plan = Plan(
+            parts.operator,
+            parts.schedule,
+            Noise(parts.scale * (1.0 if noise_std is None else noise_std), parts.place),
+            steps=parts.steps,
+            relaxation=checked_relaxation(parts.relaxation, parts.steps),
+            tail_average=parts.tail_average,
+            facts=given["problem"].facts,
+            method=make.__name__,
+            parameters=parameters,
+            budget=budget,
+            problem=given["problem"],
+        )
+        return plan if budget is None else _calibrated(plan, budget, parts.scale)
+
+    method.__signature__ = signature.replace(return_annotation="Plan")  # type: ignore[attr-defined]
+    METHODS[make.__name__] = method
+    return method
+
+
+def _check_arguments(given: Mapping[str, Any]) -> None:
+    """What methods share."""
+    if not isinstance(given["problem"], Problem):
+        raise ValueError(f"problem is a {type(given['problem']).__name__}. Pass a hushpoint.Problem.")
+    for name in ("steps", "rounds", "hops", "participation_cap"):
+        if name in given and (given[name] is not None or name != "participation_cap"):
+            require_count(name, given[name])
+    if "ridge_in_loss" in given:
+        require_flag("ridge_in_loss", given["ridge_in_loss"])
+
+
+def _checked_level(noise_std: float | None, budget: Budget | None) -> tuple[float | None, Budget | None]:
+    """How much noise: a standard deviation, or a budget."""
+    if (noise_std is None) == (budget is None):
+        both = "neither is given" if budget is None else "both are given"
+        raise ValueError(
+            f"noise_std is {noise_std!r} and budget is {budget!r}: {both}. Pass noise_std=s (0 for a run "
+            "without privacy) or budget=Budget(epsilon, delta)."
+        )
+    if noise_std is not None:
+        require_nonnegative("noise_std", noise_std)
+    elif not isinstance(budget, Budget):
+        raise ValueError(f"budget is {budget!r}. Pass hushpoint.Budget(epsilon, delta).")
+    return noise_std, budget
+
+
+def _calibrated(plan: Plan, budget: Budget, scale: float) -> Plan:
+    """The plan with the least noise for a budget, recorded as the caller would have counted it."""
+    least = calibrated_std(plan, budget)
+    noise_std = least / scale
+    while noise_std * scale < least:  # rounding must not take noise away
+        noise_std = math.nextafter(noise_std, math.inf)
+    kept = {name: value for name, value in plan.parameters.items() if name != "budget"}
+    noise = replace(plan.noise, std=noise_std * scale)
+    return replace(plan, noise=noise, parameters={**kept, "noise_std": noise_std})
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, (np.ndarray, np.generic)):
+        return value.tolist()
+    return list(value) if isinstance(value, tuple) else value
+
+
+@_method
 def dp_sgd(
     problem: Problem,
     steps: int,
@@ -65,7 +171,7 @@ def dp_sgd(
     budget: Budget | None = None,
     sample_size: int | None = None,
     tail_average: float | None = None,
-) -> Plan:
+) -> _Parts:
     """Noisy proximal gradient descent, on all items or on a sample (DP-SGD).
 
     ``z <- prox_{g r}(z - g (G + eta))`` with G the mean gradient over items, or the sum over a sample divided by its
@@ -85,7 +191,6 @@ def dp_sgd(
     tail_average : float, optional
         Return the mean model of this last fraction of the steps.
     """
-    parameters = _given(locals())
     facts = problem.facts
     if sample_size is not None and sample_prob != 1.0:
         raise ValueError(f"sample_size is {sample_size} and sample_prob is {sample_prob}. Pass one of them.")
@@ -93,10 +198,10 @@ def dp_sgd(
     sampled = _expected_sample(schedule)
     largest, ratio = _steps_as_relaxation(step_size, steps)
     operator = Gradient(facts, largest, sampled)
-    level = _Level(noise_std, budget, "sum", scale=sampled)
-    return _plan(problem, parameters, operator, schedule, level, steps, ratio, tail_average)
+    return _Parts(operator, schedule, "sum", steps, ratio, tail_average, scale=sampled)
 
 
+@_method
 def dp_cd(
     problem: Problem,
     steps: int,
@@ -105,7 +210,7 @@ def dp_cd(
     noise_std: float | None = None,
     budget: Budget | None = None,
     tail_average: float | None = None,
-) -> Plan:
+) -> _Parts:
     """Noisy proximal coordinate descent (DP-CD): one uniformly drawn coordinate a step.
 
     Parameters
@@ -117,7 +222,6 @@ def dp_cd(
     tail_average : float, optional
         Return the mean model of this last fraction of the steps.
     """
-    parameters = _given(locals())
     facts = problem.facts
     if step_size is None:
         if not np.isfinite(facts.smoothness):
@@ -128,10 +232,10 @@ def dp_cd(
         step_size = 1 / facts.smoothness
     largest, ratio = _steps_as_relaxation(step_size, steps)
     operator = CoordinateGradient(facts, largest)
-    level = _Level(noise_std, budget, "sum", scale=facts.items)
-    return _plan(problem, parameters, operator, OneBlock(facts.width), level, steps, ratio, tail_average)
+    return _Parts(operator, OneBlock(facts.width), "sum", steps, ratio, tail_average, scale=facts.items)
 
 
+@_method
 def private_admm(
     problem: Problem,
     steps: int,
@@ -147,7 +251,7 @@ def private_admm(
     ridge_in_loss: bool = True,
     tolerance: float | None = None,
     tail_average: float | None = None,
-) -> Plan:
+) -> _Parts:
     """General private ADMM with one block (Algorithm 5): the prox of the whole data set, noise of the model's size.
 
     Minimises ``f(x) + g(z)`` subject to ``A x + B z = c``, by default ``x = z``. f is the weighted mean of the losses,
@@ -174,7 +278,6 @@ def private_admm(
     tail_average : float, optional
         Return the mean model of this last fraction of the steps.
     """
-    parameters = _given(locals())
     rest, ridge = _split_ridge(problem.facts, ridge_in_loss)
     if penalty is not None:
         if not isinstance(penalty, Regularizer):
@@ -186,10 +289,10 @@ def private_admm(
             )
         rest = penalty
     operator = GeneralADMM(problem.facts, gamma, rest, ridge, A, B, c, tolerance, extra_penalty=penalty is not None)
-    level = _Level(noise_std, budget, "block")
-    return _plan(problem, parameters, operator, EveryBlock(1), level, steps, relaxation, tail_average)
+    return _Parts(operator, EveryBlock(1), "block", steps, relaxation, tail_average)
 
 
+@_method
 def centralized_admm(
     problem: Problem,
     steps: int,
@@ -203,7 +306,7 @@ def centralized_admm(
     ridge_in_loss: bool = False,
     tolerance: float | None = None,
     tail_average: float | None = None,
-) -> Plan:
+) -> _Parts:
     """Centralized consensus ADMM, one block per item (Algorithm 2).
 
     Parameters
@@ -222,7 +325,6 @@ def centralized_admm(
     gamma, relaxation, tolerance, tail_average
         As in ``private_admm``.
     """
-    parameters = _given(locals())
     facts = problem.facts
     chosen: Schedule
     if isinstance(schedule, str):
@@ -232,11 +334,12 @@ def centralized_admm(
     else:
         remedy = f"Pass 'all', 'cyclic', 'permuted', 'single', or a subset size from 1 to {facts.items}."
         chosen = FixedSample(facts.items, require_count("schedule", schedule, most=facts.items, remedy=remedy))
-    operator = _consensus(facts, gamma, ridge_in_loss, clip_residual, tolerance)
-    level = _Level(noise_std, budget, "block")
-    return _plan(problem, parameters, operator, chosen, level, steps, relaxation, tail_average)
+    rest, ridge = _split_ridge(facts, ridge_in_loss)
+    operator = ConsensusADMM(facts, gamma, rest, ridge, clip_residual, tolerance)
+    return _Parts(operator, chosen, "block", steps, relaxation, tail_average)
 
 
+@_method
 def federated_admm(
     problem: Problem,
     rounds: int,
@@ -253,7 +356,7 @@ def federated_admm(
     ridge_in_loss: bool = False,
     tolerance: float | None = None,
     tail_average: float | None = None,
-) -> Plan:
+) -> _Parts:
     """Federated consensus ADMM (Algorithm 3), carrying ``zhat`` rather than z between rounds.
 
     Parameters
@@ -271,26 +374,20 @@ def federated_admm(
     gamma, relaxation, ridge_in_loss, tolerance, tail_average
         As in ``centralized_admm``.
     """
-    parameters = _given(locals())
     require_choice("noise", noise, ("clients", "sum"))
     facts = problem.facts
     if sample_size is not None and sample_prob is not None:
         raise ValueError(f"sample_size is {sample_size} and sample_prob is {sample_prob}. Pass one of them.")
     schedule = _sampled(facts.items, sample_size, 1.0 if sample_prob is None else sample_prob, participation_cap)
-    if noise == "clients":
-        operator: Operator = _consensus(facts, gamma, ridge_in_loss, clip_residual, tolerance)
-        level = _Level(noise_std, budget, "block")
-    else:
-        if clip_residual is None:
-            raise ValueError(
-                "noise is 'sum' and clip_residual is None. Pass clip_residual=C, which bounds each message."
-            )
-        rest, ridge = _split_ridge(facts, ridge_in_loss)
-        operator = SummedADMM(facts, gamma, rest, ridge, clip_residual, tolerance)
-        level = _Level(noise_std, budget, "sum")
-    return _plan(problem, parameters, operator, schedule, level, rounds, relaxation, tail_average)
+    if noise == "sum" and clip_residual is None:
+        raise ValueError("noise is 'sum' and clip_residual is None. Pass clip_residual=C, which bounds each message.")
+    rest, ridge = _split_ridge(facts, ridge_in_loss)
+    kind = ConsensusADMM if noise == "clients" else SummedADMM
+    operator = kind(facts, gamma, rest, ridge, clip_residual, tolerance, watcher="server")
+    return _Parts(operator, schedule, "block" if noise == "clients" else "sum", rounds, relaxation, tail_average)
 
 
+@_method
 def decentralized_admm(
     problem: Problem,
     hops: int,
@@ -305,7 +402,7 @@ def decentralized_admm(
     ridge_in_loss: bool = False,
     tolerance: float | None = None,
     tail_average: float | None = None,
-) -> Plan:
+) -> _Parts:
     """Fully decentralized consensus ADMM (Algorithm 4): a token with ``zhat`` walks from user to user.
 
     Parameters
@@ -318,14 +415,13 @@ def decentralized_admm(
     gamma, relaxation, noise_std, clip_residual, ridge_in_loss, tolerance, tail_average
         As in ``centralized_admm``.
     """
-    parameters = _given(locals())
     schedule = walk_on(graph, problem.items, participation_cap)
-    parameters["graph"] = "complete" if schedule.neighbours is None else [list(row) for row in schedule.neighbours]
-    operator = _consensus(problem.facts, gamma, ridge_in_loss, clip_residual, tolerance)
-    level = _Level(noise_std, budget, "block")
-    return _plan(problem, parameters, operator, schedule, level, hops, relaxation, tail_average)
+    rest, ridge = _split_ridge(problem.facts, ridge_in_loss)
+    operator = ConsensusADMM(problem.facts, gamma, rest, ridge, clip_residual, tolerance, watcher="peers")
+    return _Parts(operator, schedule, "block", hops, relaxation, tail_average, told={"graph": _listed(schedule)})
 
 
+@_method
 def anchored_admm(
     problem: Problem,
     rounds: int,
@@ -339,7 +435,7 @@ def anchored_admm(
     radius: float | None = None,
     tolerance: float | None = None,
     tail_average: float | None = None,
-) -> Plan:
+) -> _Parts:
     """Consensus ADMM with a trusted aggregator: blocks without noise near the public point, fresh noise a release.
 
     Parameters
@@ -353,15 +449,14 @@ def anchored_admm(
     gamma, relaxation, tolerance, tail_average
         As in ``centralized_admm``.
     """
-    parameters = _given(locals())
     if sample_size is not None and sample_prob != 1.0:
         raise ValueError(f"sample_size is {sample_size} and sample_prob is {sample_prob}. Pass one of them.")
     schedule = _sampled(problem.items, sample_size, sample_prob)
     operator = AnchoredADMM(problem.facts, gamma, problem.regularizer, 0.0, radius, tolerance)
-    level = _Level(noise_std, budget, "release")
-    return _plan(problem, parameters, operator, schedule, level, rounds, relaxation, tail_average)
+    return _Parts(operator, schedule, "release", rounds, relaxation, tail_average)
 
 
+@_method
 def dp_fedavg(
     problem: Problem,
     rounds: int,
@@ -375,7 +470,7 @@ def dp_fedavg(
     noise_std: float | None = None,
     budget: Budget | None = None,
     tail_average: float | None = None,
-) -> Plan:
+) -> _Parts:
     """Federated averaging with a trusted aggregator (DP-FedAvg): local gradient steps, clipped updates, a noisy sum.
 
     With one local step and nothing clipped it is ``dp_sgd`` with the step ``server_step * local_step_size``. With more
@@ -397,16 +492,15 @@ def dp_fedavg(
     tail_average : float, optional
         Return the mean model of this last fraction of the rounds.
     """
-    parameters = _given(locals())
     if sample_size is not None and sample_prob != 1.0:
         raise ValueError(f"sample_size is {sample_size} and sample_prob is {sample_prob}. Pass one of them.")
     schedule = _sampled(problem.items, sample_size, sample_prob)
     sampled = _expected_sample(schedule)
     operator = LocalSteps(problem.facts, local_steps, local_step_size, clip_update, sampled, server_step)
-    level = _Level(noise_std, budget, "sum", scale=sampled)
-    return _plan(problem, parameters, operator, schedule, level, rounds, 1.0, tail_average)
+    return _Parts(operator, schedule, "sum", rounds, 1.0, tail_average, scale=sampled)
 
 
+@_method
 def stateless_walk(
     problem: Problem,
     hops: int,
@@ -419,7 +513,7 @@ def stateless_walk(
     participation_cap: int | None = None,
     tolerance: float | None = None,
     tail_average: float | None = None,
-) -> Plan:
+) -> _Parts:
     """A walk whose users keep nothing: ``z <- z + 2 lambda (prox_{gamma f_i}(z) - z) + lambda eta``.
 
     With a constant gamma it settles near the optimum, not at it, as stochastic gradient descent does.
@@ -431,99 +525,9 @@ def stateless_walk(
     gamma, relaxation, noise_std, tolerance, tail_average
         As in ``centralized_admm``. The regulariser must be zero or a ridge: it sits inside every user's prox.
     """
-    parameters = _given(locals())
     schedule = walk_on(graph, problem.items, participation_cap)
-    parameters["graph"] = "complete" if schedule.neighbours is None else [list(row) for row in schedule.neighbours]
     operator = StatelessProx(problem.facts, gamma, tolerance)
-    level = _Level(noise_std, budget, "block")
-    return _plan(problem, parameters, operator, schedule, level, hops, relaxation, tail_average)
-
-
-@dataclass(frozen=True)
-class _Level:
-    """How much noise: a standard deviation as the caller counts it (times ``scale`` it is the Noise's), or a budget."""
-
-    noise_std: float | None
-    budget: Budget | None
-    place: Place
-    scale: float = 1.0
-
-    def __post_init__(self) -> None:
-        if (self.noise_std is None) == (self.budget is None):
-            both = "neither is given" if self.budget is None else "both are given"
-            raise ValueError(
-                f"noise_std is {self.noise_std!r} and budget is {self.budget!r}: {both}. Pass noise_std=s (0 for a run "
-                "without privacy) or budget=Budget(epsilon, delta)."
-            )
-        if self.noise_std is not None:
-            require_nonnegative("noise_std", self.noise_std)
-        elif not isinstance(self.budget, Budget):
-            raise ValueError(f"budget is {self.budget!r}. Pass hushpoint.Budget(epsilon, delta).")
-
-
-def _plan(
-    problem: Problem,
-    parameters: dict[str, Any],
-    operator: Operator,
-    schedule: Schedule,
-    level: _Level,
-    steps: int,
-    relaxation: Relaxation,
-    tail_average: float | None,
-) -> Plan:
-    require_count(next(name for name in ("steps", "rounds", "hops") if name in parameters), steps)
-    plan = Plan(
-        operator,
-        schedule,
-        Noise(level.scale * (1.0 if level.noise_std is None else level.noise_std), level.place),
-        steps=steps,
-        relaxation=checked_relaxation(relaxation, steps),
-        tail_average=tail_average,
-        facts=problem.facts,
-        method=parameters.pop("method"),
-        parameters=parameters,
-        budget=level.budget,
-        problem=problem,
-    )
-    if level.budget is None:
-        return plan
-    from hushpoint.privacy.calibration import calibrated_std
-
-    least = calibrated_std(plan, level.budget)
-    noise_std = least / level.scale
-    while noise_std * level.scale < least:  # rounding must not take noise away
-        noise_std = math.nextafter(noise_std, math.inf)
-    kept = {name: value for name, value in parameters.items() if name != "budget"}
-    return replace(plan, noise=Noise(noise_std * level.scale, level.place), parameters={**kept, "noise_std": noise_std})
-
-
-def _given(arguments: dict[str, Any]) -> dict[str, Any]:
-    """The arguments of a call, arrays as lists, and the name of the method; what methods share is checked here."""
-    if not isinstance(arguments["problem"], Problem):
-        raise ValueError(f"problem is a {type(arguments['problem']).__name__}. Pass a hushpoint.Problem.")
-    for name in ("steps", "rounds", "hops"):
-        if name in arguments:
-            require_count(name, arguments[name])
-    if arguments.get("participation_cap") is not None:
-        require_count("participation_cap", arguments["participation_cap"])
-    if "ridge_in_loss" in arguments:
-        require_flag("ridge_in_loss", arguments["ridge_in_loss"])
-    record = {name: _plain(value) for name, value in arguments.items() if name != "problem" and value is not None}
-    record["method"] = sys._getframe(1).f_code.co_name
-    return record
-
-
-def _plain(value: Any) -> Any:
-    if isinstance(value, (np.ndarray, np.generic)):
-        return value.tolist()
-    return list(value) if isinstance(value, tuple) else value
-
-
-def _consensus(
-    facts: Facts, gamma: float, ridge_in_loss: bool, clip_residual: float | None, tolerance: float | None
-) -> ConsensusADMM:
-    rest, ridge = _split_ridge(facts, ridge_in_loss)
-    return ConsensusADMM(facts, gamma, rest, ridge, clip_residual, tolerance)
+    return _Parts(operator, schedule, "block", hops, relaxation, tail_average, told={"graph": _listed(schedule)})
 
 
 def _split_ridge(facts: Facts, ridge_in_loss: bool) -> tuple[Regularizer, float]:
@@ -538,9 +542,12 @@ def _sampled(items: int, sample_size: int | None, sample_prob: float, cap: int |
 
 
 def _expected_sample(schedule: Schedule) -> float:
-    if isinstance(schedule, FixedSample):
-        return float(schedule.size)
-    return schedule.prob * schedule.blocks if isinstance(schedule, PoissonSample) else float(schedule.blocks)
+    return schedule.probability * schedule.most_at_once
+
+
+def _listed(walk: Walk) -> Any:
+    """The graph of a walk as JSON can hold it."""
+    return "complete" if walk.neighbours is None else [list(row) for row in walk.neighbours]
 
 
 def _steps_as_relaxation(step_size: float | Sequence[float], steps: int) -> tuple[float, Relaxation]:

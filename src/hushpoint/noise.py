@@ -44,6 +44,14 @@ class Noise:
         require_nonnegative("std", self.std)
         require_choice("place", self.place, PLACES)
 
+    def drawn(
+        self, source: Source, place: Place, step: int, size: int, items: Sequence[int] | NDArray[Any] = (0,)
+    ) -> Array | None:
+        """What a step adds in a place, one row an item; None where this is not the place, or there is no noise."""
+        if place != self.place or self.std == 0:
+            return None
+        return source.normals(place, items, step, size, self.std)
+
 
 @dataclass(frozen=True)
 class Source:

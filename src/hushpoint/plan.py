@@ -7,6 +7,7 @@ import json
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
+from importlib import import_module
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
@@ -20,7 +21,7 @@ from hushpoint.noise import Noise, source_for
 from hushpoint.operators.base import Operator
 from hushpoint.privacy.guarantee import Adjacency, Budget, Guarantee, Unit, View
 from hushpoint.problem import PRIVATE, Facts, Problem
-from hushpoint.schedules import Schedule, sampling_of
+from hushpoint.schedules import Schedule
 
 if TYPE_CHECKING:
     from hushpoint.engine import Callback, Result, State
@@ -84,9 +85,9 @@ class Plan:
                 f"noise is placed on the {self.noise.place!r} and the {self.operator.name} operator takes it on "
                 f"{' or '.join(map(repr, self.operator.places))}. Pass Noise(std, place) with one of these."
             )
-        if self.operator.samplings is not None and sampling_of(self.schedule) not in self.operator.samplings:
+        if self.operator.samplings is not None and self.schedule.law not in self.operator.samplings:
             raise ValueError(
-                f"schedule is {sampling_of(self.schedule)!r} and the {self.operator.name} operator works with "
+                f"schedule is {self.schedule.law!r} and the {self.operator.name} operator works with "
                 f"{', '.join(map(repr, self.operator.samplings))} only. Choose one of these."
             )
         if self.errors is not None and "block" not in self.operator.places:
@@ -103,7 +104,7 @@ class Plan:
     def _check_facts(self) -> None:
         """Operator, plan and problem must speak of the same facts: bounds of one do not hold for another."""
         problem_facts = None if self.problem is None else self.problem.facts
-        known = [facts for facts in (getattr(self.operator, "facts", None), self.facts, problem_facts) if facts]
+        known = [facts for facts in (self.operator.facts, self.facts, problem_facts) if facts]
         for facts in known[1:]:
             if not facts.agree_with(known[0]):
                 what = ", ".join(known[0].differences(facts))
@@ -132,7 +133,7 @@ class Plan:
         """Who is meant when nobody is named: a server or peers that see messages, or readers of the iterates."""
         if self.budget is not None and self.budget.view is not None:
             return self.budget.view
-        watched = self.method in ("federated_admm", "decentralized_admm", "stateless_walk")
+        watched = self.operator.watcher != "curator"
         return "messages" if watched and self.noise.place == "block" else "iterates"
 
     @property
@@ -140,8 +141,8 @@ class Plan:
         """Zero-out where sampling secretly is what amplifies, else replace-one."""
         if self.budget is not None and self.budget.adjacency is not None:
             return self.budget.adjacency
-        sampled = self.noise.place == "sum" and sampling_of(self.schedule) == "poisson"
-        return "zero-out" if sampled or self.operator.family == "summed" else "replace-one"
+        sampled = self.noise.place == "sum" and self.schedule.law == "poisson"
+        return "zero-out" if sampled else self.operator.adjacency
 
     @property
     def default_unit(self) -> Unit:
@@ -289,7 +290,7 @@ class Plan:
         """The plan as JSON can hold it: the public facts and the call that made it."""
         if self.method is None or self.facts is None:
             raise ValueError("the plan was not made by a function of hushpoint.methods, so it cannot be saved as JSON.")
-        if sampling_of(self.schedule) == "own":
+        if self.schedule.law == "own":
             raise ValueError(f"schedule is a {type(self.schedule).__name__}, which cannot be saved as JSON: it runs.")
         facts = self._public(self.facts)
         record = facts.to_dict()
@@ -323,15 +324,14 @@ class Plan:
     @staticmethod
     def from_json(text: str) -> Plan:
         """The plan that ``to_json`` wrote. It accounts; bind a problem with ``on`` to run it."""
-        from hushpoint import methods
-
         try:
             record = json.loads(text)
         except ValueError:
             raise ValueError("text is no JSON. Pass what to_json gave.") from None
         if not isinstance(record, dict):
             raise ValueError("text is no JSON of a plan. Pass what to_json gave.")
-        require_choice("method", record.get("method"), methods.__all__)
+        import_module("hushpoint.methods")  # ours are found by name, as those of others are
+        require_choice("method", record.get("method"), sorted(METHODS))
         problem = Problem.from_facts(Facts.from_dict(record["facts"]))
         parameters = dict(record["parameters"])
         if parameters.get("penalty") is not None:
@@ -348,12 +348,13 @@ class Plan:
         return hashlib.sha256(described(pieces).encode()).hexdigest()
 
 
-def _made(method: str | None, problem: Problem, parameters: dict[str, Any]) -> Plan:
-    """The plan that a function of ``hushpoint.methods`` makes."""
-    from hushpoint import methods
+METHODS: dict[str, Callable[..., Plan]] = {}
+"""Functions that make plans, by the names that they register."""
 
-    plan: Plan = getattr(methods, str(method))(problem, **parameters)
-    return plan
+
+def _made(method: str | None, problem: Problem, parameters: dict[str, Any]) -> Plan:
+    """The plan that a method makes."""
+    return METHODS[str(method)](problem, **parameters)
 
 
 def _plain(value: Any) -> Any:

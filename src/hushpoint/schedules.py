@@ -6,7 +6,7 @@ import operator
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -40,8 +40,15 @@ class Schedule(ABC):
     must not fall as steps are added and which the run enforces at every step.
     """
 
+    law: ClassVar[str] = "own"  # as theorems and compiled loops know it; that of a schedule from outside is its own
+
     blocks: int
     cap: int | None = field(default=None, kw_only=True)
+
+    def __init_subclass__(cls) -> None:
+        super().__init_subclass__()
+        if cls.__module__ != __name__:  # whatever it derives from, and whatever it states
+            cls.law = "own"
 
     def __post_init__(self) -> None:
         require_count("blocks", self.blocks)
@@ -52,9 +59,27 @@ class Schedule(ABC):
     def draw(self, step: int, source: Source, position: int) -> Indices | None:
         """Blocks that move in a step; None: all. ``position`` is where a walk stood before the step, -1 at first."""
 
+    def pick(self, step: int, source: Source, position: int, participations: Indices) -> Indices | None:
+        """``draw``, in view of how often each block has moved."""
+        return self.draw(step, source, position)
+
+    def among(self, there: NDArray[np.bool_], step: int, source: Source) -> Indices | None:
+        """Blocks of a step that are there, where some of those drawn are not; None: nobody takes their place."""
+        return None
+
     @abstractmethod
     def participations(self, steps: int) -> int:
         """The most that one block can move in so many steps."""
+
+    @property
+    def most_at_once(self) -> int:
+        """The most blocks that move in one step."""
+        return self.blocks
+
+    @property
+    def probability(self) -> float:
+        """With which a block moves in a step, where that is a coin of its own."""
+        return 1.0
 
     def most(self, steps: int) -> int:
         """The most that one block can move, given the cap."""
@@ -65,6 +90,8 @@ class Schedule(ABC):
 @dataclass(frozen=True)
 class EveryBlock(Schedule):
     """All blocks at every step."""
+
+    law = "all"
 
     def draw(self, step: int, source: Source, position: int) -> None:
         return None
@@ -77,6 +104,9 @@ class EveryBlock(Schedule):
 class Cyclic(Schedule):
     """One block a step, in a fixed order."""
 
+    law = "cyclic"
+    most_at_once = 1
+
     def draw(self, step: int, source: Source, position: int) -> Indices:
         return np.array([step % self.blocks])
 
@@ -88,10 +118,21 @@ class Cyclic(Schedule):
 class Permuted(Schedule):
     """One block a step, in a fresh random order on each pass."""
 
+    law = "permuted"
+    most_at_once = 1
+
     def draw(self, step: int, source: Source, position: int) -> Indices:
         # The order of a pass is drawn at the address of the pass, so it can be drawn again at every step of it.
         turn, place = divmod(step, self.blocks)
         return np.argsort(source.uniforms("order", 0, turn, self.blocks))[place : place + 1]
+
+    def pick(self, step: int, source: Source, position: int, participations: Indices) -> Indices:
+        """The block drawn, or one that has not moved in this pass: a resumed run may draw the pass another order."""
+        chosen, turn = self.draw(step, source, position), step // self.blocks
+        waiting = np.flatnonzero(participations <= turn)
+        if participations[chosen[0]] <= turn or waiting.size == 0:
+            return chosen
+        return waiting[(source.uniforms("order again", 0, step, 1) * waiting.size).astype(np.int64)]
 
     def participations(self, steps: int) -> int:
         return -(-steps // self.blocks)
@@ -100,6 +141,9 @@ class Permuted(Schedule):
 @dataclass(frozen=True)
 class OneBlock(Schedule):
     """One uniformly drawn block a step."""
+
+    law = "single"
+    most_at_once = 1
 
     def draw(self, step: int, source: Source, position: int) -> Indices:
         return _uniform_index(source, step, self.blocks)
@@ -112,11 +156,17 @@ class OneBlock(Schedule):
 class PoissonSample(Schedule):
     """Each block independently with probability ``prob``."""
 
+    law = "poisson"
+
     prob: float = 1.0
 
     def __post_init__(self) -> None:
         super().__post_init__()
         require_fraction("sample_prob", self.prob, remedy="Pass a probability in (0, 1].")
+
+    @property
+    def probability(self) -> float:
+        return self.prob
 
     def draw(self, step: int, source: Source, position: int) -> Indices:
         return np.flatnonzero(source.uniforms("schedule", 0, step, self.blocks) < self.prob)
@@ -128,6 +178,8 @@ class PoissonSample(Schedule):
 @dataclass(frozen=True)
 class FixedSample(Schedule):
     """A uniformly drawn subset of ``size`` blocks, without replacement."""
+
+    law = "fixed"
 
     size: int = 1
 
@@ -146,6 +198,15 @@ class FixedSample(Schedule):
         # The positions of the smallest of independent uniform numbers are a uniform subset.
         return np.sort(np.argpartition(source.uniforms("schedule", 0, step, self.blocks), self.size)[: self.size])
 
+    def among(self, there: NDArray[np.bool_], step: int, source: Source) -> Indices:
+        """Who comes next in the order in which ``draw`` itself chooses."""
+        order = np.argsort(source.uniforms("schedule", 0, step, self.blocks), kind="stable")
+        return np.sort(order[there[order]][: self.size])
+
+    @property
+    def most_at_once(self) -> int:
+        return self.size
+
     def participations(self, steps: int) -> int:
         return steps
 
@@ -158,6 +219,9 @@ class Walk(Schedule):
     is uniform over all, the holder included. The first holder is uniform.
     """
 
+    law = "walk"
+    most_at_once = 1
+
     neighbours: tuple[tuple[int, ...], ...] | None = None
 
     def draw(self, step: int, source: Source, position: int) -> Indices:
@@ -168,22 +232,6 @@ class Walk(Schedule):
 
     def participations(self, steps: int) -> int:
         return steps
-
-
-_SAMPLINGS: dict[type[Schedule], str] = {
-    EveryBlock: "all",
-    Cyclic: "cyclic",
-    Permuted: "permuted",
-    OneBlock: "single",
-    PoissonSample: "poisson",
-    FixedSample: "fixed",
-    Walk: "walk",
-}
-
-
-def sampling_of(schedule: Schedule) -> str:
-    """The law of a schedule as theorems and kernels know it; "own" for any other, whatever it derives from."""
-    return _SAMPLINGS.get(type(schedule), "own")
 
 
 def _uniform_index(source: Source, step: int, count: int) -> Indices:

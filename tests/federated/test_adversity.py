@@ -23,8 +23,8 @@ from hushpoint.federated import (
     run_in_process,
     spent,
 )
-from hushpoint.federated import client as client_module
 from hushpoint.federated import ledger as ledger_module
+from hushpoint.operators import consensus
 from hushpoint.operators.newton import ProxNotSolved
 
 # --- a server that wants to know
@@ -44,13 +44,13 @@ def test_no_point_that_a_site_accepts_makes_a_prox_fail(monkeypatch, row_norm, g
     site = data.rows.take(np.array([0]))
     failures = []
 
-    class Watched(client_module._Nothing):
+    class Watched(consensus.ZeroProx):
         def solve(self, chosen, points, guess):
             failures.append(points)
             return super().solve(chosen, points, guess)
 
-    monkeypatch.setattr(client_module, "_Nothing", Watched)
-    reach = client_module._reach(plan)
+    monkeypatch.setattr(consensus, "ZeroProx", Watched)
+    reach = plan.operator.reach()
     null = np.linalg.svd(np.asarray(site.features))[2][min(rows, width - 1) :]
     for trial in range(40):
         direction = null.T @ rng.normal(size=len(null)) if trial % 2 else rng.normal(size=width)

@@ -129,7 +129,7 @@ class Client:
         self._server_key, self._own_key = server_key, own_key
         self._seed = seed
         self._data = plan.operator.prepare(rows)
-        self._reach = _reach(plan)
+        self._reach = plan.operator.reach()
         self._mu = {unit: participation_mu(plan, unit, site) for unit in ("user", "record")}
 
     def answer(self, request: bytes) -> bytes:
@@ -234,12 +234,9 @@ class Client:
     def _move(self, asked: Request, base: Array) -> Array:
         """The message of one step from the public point; what leaves is exactly what the block moves by."""
         plan, step = self.plan, asked.round - 1
-        kick = None
-        if plan.noise.place == "block" and plan.noise.std > 0:
-            # A source of its own for every move: a round that is computed again must not meet the same noise.
-            source = source_for(self._seed)
-            kick = source.normals("block", [self.site], step, plan.operator.message_size, plan.noise.std)
-        for data in (self._data, _Nothing(plan)):
+        # A source of its own for every move: a round that is computed again must not meet the same noise.
+        kick = plan.noise.drawn(source_for(self._seed), "block", step, plan.operator.message_size, [self.site])
+        for data in (self._data, plan.operator.without_data()):
             try:
                 with warnings.catch_warnings(), np.errstate(all="ignore"):
                     warnings.simplefilter("ignore")  # a warning may quote data
@@ -289,45 +286,5 @@ class Client:
         )
 
 
-class _Nothing:
-    """Stands for the data where a prox cannot be solved: the prox of a loss that is 0.
-
-    The move is then sent and counted like any other. It is as far from the exact one as a message can be from another
-    site's, which the bound for a site allows; for one record it is covered by the assumption that no prox fails.
-    """
-
-    def __init__(self, plan: Plan) -> None:
-        operator = plan.operator
-        self._shrink = 1 + float(getattr(operator, "gamma", 0.0)) * float(getattr(operator, "ridge", 0.0))
-
-    def solve(self, chosen: Any, points: Array, guess: Array) -> Array:
-        """The minimiser of the ridge alone."""
-        return points / self._shrink
-
-
 def _copied(kick: Array | None) -> Array | None:
     return None if kick is None else kick.copy()
-
-
-def _reach(plan: Plan) -> float:
-    """How long vectors may be that a move is computed from: so that rounding stays below the tolerance of the prox.
-
-    A prox is certified by gamma times a gradient, whose terms are as large as ``(1 + gamma beta)`` times the point.
-    """
-    facts, operator = plan.facts, plan.operator
-    if plan.noise.place != "block" or facts is None or not hasattr(operator, "gamma"):
-        return math.inf  # the server is trusted, and its points are those of the method
-    gamma, curvature = float(operator.gamma), facts.smoothness
-    bound = getattr(operator, "clip_residual", None) or gamma * facts.gradient_bound
-    slack = operator.tolerance or 1e-6 * bound
-    if not math.isfinite(bound):
-        return math.inf  # there is no guarantee to keep
-    growth = 1.0 if operator.tolerance == 0 else 1 + gamma * curvature if math.isfinite(curvature) else 1e6
-    reach = slack / (32 * np.finfo(np.float64).eps * growth)
-    if reach * (facts.row_norm or 1.0) < 100:
-        raise ValueError(
-            f"the plan solves its proxes to {operator.tolerance:g}, which double precision has no room for with gamma "
-            f"= {gamma:g} and rows of length {facts.row_norm}. Pass a larger tolerance= (it enters the guarantee), a "
-            "smaller gamma, or rows scaled to a smaller row_norm."
-        )
-    return float(reach)

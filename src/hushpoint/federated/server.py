@@ -18,14 +18,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hushpoint._checks import require_fraction
+from hushpoint.engine import drawn_by, settle
 from hushpoint.federated.record import ServerState, ServerStore
 from hushpoint.federated.terms import default_delta, plan_digest, require_federated, spent, trust, units
 from hushpoint.federated.wire import Refused, Reply, Request, decode, digest, encode
 from hushpoint.noise import source_for
+from hushpoint.operators.base import is_within
 from hushpoint.plan import Plan
 from hushpoint.privacy.guarantee import Guarantee, Unit
 from hushpoint.problem import Problem
-from hushpoint.schedules import FixedSample
 
 if TYPE_CHECKING:
     from cryptography.hazmat.primitives.asymmetric.ec import EllipticCurvePrivateKey, EllipticCurvePublicKey
@@ -242,18 +243,15 @@ class Server:
                 f"{self.quorum:g}. Open the round again, or wait."
             )
         plan, state = self.plan, self.state
-        operator, noise, step = plan.operator, plan.noise, state.rounds
-        relaxation = plan.relaxation_at(step)
+        operator, step = plan.operator, state.rounds
         answered = np.array(sorted(self._messages), dtype=np.int64)
-        total = self._total(answered)
-        if noise.place == "sum" and noise.std > 0:
-            total += self._source.normals("sum", [0], step, operator.message_size, noise.std)[0]
-        shared = operator.combine(state.shared, total, answered, relaxation)
+        drawn = drawn_by(plan, self._source, step)
+        shared, public = settle(
+            operator, state.shared, self._total(answered), answered, plan.relaxation_at(step), drawn
+        )
         if not np.isfinite(shared).all():
             raise ValueError("the sum of the messages overflows: a site sends huge numbers. Clip the losses.")
-        state.shared = state.public = shared
-        if noise.place == "release" and noise.std > 0:
-            state.public = state.shared + self._source.normals("release", [0], step, len(state.shared), noise.std)[0]
+        state.shared, state.public = shared, public
         if operator.block_size:
             for site in answered:
                 state.blocks[site] += self._messages[site]
@@ -293,10 +291,9 @@ class Server:
         everyone = np.arange(plan.operator.blocks)
         chosen = everyone if drawn is None else drawn
         there = np.isin(everyone, list(available))
-        if isinstance(plan.schedule, FixedSample) and plan.operator.block_size and not there[chosen].all():
-            # The order in which the schedule itself draws, over those who are there.
-            order = np.argsort(self._source.uniforms("schedule", 0, step, plan.schedule.blocks), kind="stable")
-            chosen = np.sort(order[there[order]][: plan.schedule.size])
+        if plan.operator.block_size and not there[chosen].all():
+            others = plan.schedule.among(there, step, self._source)
+            chosen = chosen if others is None else others
         return np.asarray(chosen[self._free()[chosen]], dtype=np.int64)
 
     def _free(self) -> NDArray[np.bool_]:
@@ -342,10 +339,8 @@ class Server:
         if not np.isfinite(message).all():
             return "numbers that are not finite"
         block = self.state.blocks[site] if operator.block_size else np.zeros(0)
-        longest = min(longest_message(plan, block, self._point()), _LONGEST)
-        offset = message + block - self._point() if operator.family == "anchored" else message
-        with np.errstate(over="ignore"):
-            return "" if float(np.linalg.norm(offset)) <= longest else "longer than the method allows"
+        able = operator.is_plausible(message, block, self._point(), plan.largest_relaxation, plan.noise.std)
+        return "" if able and is_within(message, _LONGEST) else "longer than the method allows"
 
     def _refuse(self, site: int, reason: str) -> Verdict:
         self._waiting.discard(site)
@@ -388,27 +383,3 @@ class Server:
         if trust(self.plan) != "nobody":
             return self.state.rounds
         return int(self.state.accounted.max() if site is None else self.state.accounted[site])
-
-
-def longest_message(plan: Plan, block: Array, point: Array) -> float:
-    """The longest message that a site can honestly send (anchored: the farthest block from the point)."""
-    operator, relaxation = plan.operator, plan.largest_relaxation
-    facts = plan.facts
-    slack = 1 + 1e-9
-    if operator.family == "anchored":
-        return float(operator.radius) * slack  # type: ignore[attr-defined]
-    if operator.family == "consensus" and getattr(operator, "clip_residual", None) is None:
-        # |x - z| <= |z - u| + gamma L, and a normal vector is longer than sqrt(p) + 12 times its deviation with
-        # probability below 1e-31.
-        gamma = float(operator.gamma)  # type: ignore[attr-defined]
-        bound = math.inf if facts is None else gamma * facts.gradient_bound
-        noise = plan.noise.std * (math.sqrt(operator.message_size) + 12)
-        return relaxation * (2 * (float(np.linalg.norm(point - block)) + bound) + noise) * slack
-    if operator.family == "consensus":
-        noise = plan.noise.std * (math.sqrt(operator.message_size) + 12)
-        return relaxation * (2 * float(operator.clip_residual) + noise) * slack  # type: ignore[attr-defined]
-    sensitivity = plan.certificate.sensitivity.get(("user", "zero-out"))
-    if sensitivity is None:
-        return math.inf
-    counted = 1.0 if operator.multiplicity is None else operator.multiplicity
-    return float(np.max(np.asarray(sensitivity) / counted)) * slack

@@ -13,16 +13,13 @@ from hushpoint.privacy.accounting import account
 from hushpoint.privacy.gaussian import compose_mu, gdp_epsilon
 from hushpoint.privacy.guarantee import Guarantee, Unit, View
 from hushpoint.problem import Facts
-from hushpoint.schedules import sampling_of
-
-_FAMILIES = ("consensus", "summed", "anchored", "gradient")
 
 
 def require_federated(plan: Plan) -> Facts:
     """The facts of a plan that a server and its sites can run."""
     if plan.facts is None or plan.method is None:
         raise ValueError("plan was not made by a function of hushpoint.methods, so sites cannot agree on it.")
-    if plan.operator.family not in _FAMILIES or sampling_of(plan.schedule) not in ("all", "poisson", "fixed"):
+    if not plan.operator.federates or plan.schedule.law not in ("all", "poisson", "fixed"):
         raise ValueError(
             f"plan is of {plan.method}, which is not made of rounds between a server and its sites. "
             "Use federated_admm, anchored_admm, dp_sgd or dp_fedavg."
@@ -44,7 +41,7 @@ def trust(plan: Plan) -> str:
 
 def sample_is_secret(plan: Plan) -> bool:
     """Whether the guarantee counts on nobody knowing who was asked: then participants and bytes are no public facts."""
-    return plan.noise.place == "sum" and sampling_of(plan.schedule) in ("poisson", "fixed")
+    return plan.noise.place == "sum" and plan.schedule.law in ("poisson", "fixed")
 
 
 def participation_mu(plan: Plan, unit: Unit | str, site: int) -> float | None:

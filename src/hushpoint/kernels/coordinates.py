@@ -36,6 +36,7 @@ class CompiledCoordinates:
 
     plan: Plan
     step_size: float
+    items: int
     row_weights: Array
     loss: LossCode
     penalty: PenaltyCode
@@ -66,7 +67,7 @@ class CompiledCoordinates:
         word(first + count)  # addresses would come again beyond
         steps = self.step_size * np.array([plan.relaxation_at(first + k) for k in range(count)])
         keys = source.secure, source.key, role_word("schedule"), role_word("sum")
-        method = self.loss, self.penalty, plan.noise.std, plan.operator.facts.items, self.schedule[0]  # type: ignore[attr-defined]
+        method = self.loss, self.penalty, plan.noise.std, self.items, self.schedule[0]
         shared = state.shared.copy()
         margins = state.blocks[:, 0]
         state.position = _coordinates(keys, first, steps, data, method, state.participations, margins, shared)

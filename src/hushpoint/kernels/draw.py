@@ -7,9 +7,10 @@ import numpy as np
 from hushpoint._compiled import inner, loop
 from hushpoint._keyed import uniforms_at
 from hushpoint.noise import role_word
-from hushpoint.schedules import Cyclic, EveryBlock, FixedSample, OneBlock, PoissonSample, Schedule
+from hushpoint.schedules import Schedule
 
 EVERYONE, CYCLIC, SINGLE, POISSON, FIXED = range(5)
+_KINDS = {"all": EVERYONE, "cyclic": CYCLIC, "single": SINGLE, "poisson": POISSON, "fixed": FIXED}
 
 ScheduleCode = tuple[int, float, int, np.uint32, int]
 """Kind, probability, sample size, the role of its draws, and the cap (-1: none)."""
@@ -17,19 +18,13 @@ ScheduleCode = tuple[int, float, int, np.uint32, int]
 
 def coded_schedule(schedule: Schedule) -> ScheduleCode | None:
     """A schedule for compiled code, or None if its next draw depends on more than the step."""
-    kind, prob, size = -1, 0.0, 1
-    if type(schedule) is EveryBlock or (type(schedule) is FixedSample and schedule.size == schedule.blocks):
-        kind, size = EVERYONE, schedule.blocks
-    elif type(schedule) is Cyclic:
-        kind = CYCLIC
-    elif type(schedule) is OneBlock:
-        kind = SINGLE
-    elif type(schedule) is PoissonSample:
-        kind, prob, size = POISSON, schedule.prob, schedule.blocks
-    elif type(schedule) is FixedSample:
-        kind, size = FIXED, schedule.size
+    kind, size = _KINDS.get(schedule.law), schedule.most_at_once
+    if kind is None:
+        return None
+    if kind == FIXED and size == schedule.blocks:
+        kind = EVERYONE
     cap = -1 if schedule.cap is None else schedule.cap
-    return None if kind < 0 else (kind, prob, size, role_word("schedule"), cap)
+    return kind, schedule.probability, size, role_word("schedule"), cap
 
 
 @inner

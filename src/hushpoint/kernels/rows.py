@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,11 +22,11 @@ from hushpoint.kernels.scalar import prox, release
 from hushpoint.kernels.table import row_add, row_dot, table_of
 from hushpoint.noise import Source, role_word, word
 from hushpoint.problem import Rows
-from hushpoint.schedules import Walk
 
 if TYPE_CHECKING:
     from hushpoint.engine import State
     from hushpoint.plan import Plan
+    from hushpoint.schedules import Walk
 
 Array = NDArray[np.float64]
 
@@ -127,8 +127,8 @@ class CompiledWalk(_CompiledRows):
     @cached_property
     def _graph(self) -> tuple[Any, ...]:
         """Where each user's neighbours start in one long list, that list, the role of its draws, and the cap."""
-        schedule = self.plan.schedule
-        lists = (schedule.neighbours or ()) if isinstance(schedule, Walk) else ()
+        schedule = cast("Walk", self.plan.schedule)
+        lists = schedule.neighbours or ()
         starts = np.concatenate([[0], np.cumsum([len(others) for others in lists])]).astype(np.int64)
         flat = np.array([other for others in lists for other in others], dtype=np.int64)
         return starts, flat, role_word("schedule"), -1 if schedule.cap is None else schedule.cap

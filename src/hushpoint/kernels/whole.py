@@ -95,9 +95,9 @@ class RememberingADMM:
         plan, operator = self.plan, self.plan.operator
         for k in range(count):
             step = state.steps
-            relaxation, std = plan.relaxation_at(step), plan.noise.std
+            relaxation = plan.relaxation_at(step)
             start = operator.release(state.public) if k else z
-            kick = source.normals("block", [0], step, operator.message_size, std) if std > 0 else None
+            kick = plan.noise.drawn(source, "block", step, operator.message_size)
             data.recall(state.blocks[1], state.blocks[2])
             block, message = operator.local(data, slice(None), state.blocks[:1], start, relaxation, kick)
             state.blocks = np.vstack([block, data.last, data.centre])

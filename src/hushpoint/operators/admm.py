@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from hushpoint._checks import require_nonnegative, require_positive
-from hushpoint.certificates import Certificate
+from hushpoint.certificates import Certificate, Theorem
 from hushpoint.losses import Squared
 from hushpoint.operators.base import Operator
 from hushpoint.operators.bounds import prox_certificate, require_smooth, stated_tolerance
@@ -38,6 +38,7 @@ class GeneralADMM(Operator):
 
     name = "general ADMM"
     takes_many_points = True
+    facts: Facts
 
     def __init__(
         self,
@@ -123,7 +124,7 @@ class GeneralADMM(Operator):
         because = list(facts.because)
         if self.ridge:
             because.append(f"the ridge {self.ridge:g} sits with the losses")
-        return prox_certificate(lipschitz, moved, facts, self.tolerance, because)
+        return prox_certificate(lipschitz, moved, facts, self.tolerance, because, Theorem("3a"))
 
 
 class _Constraint:

@@ -13,7 +13,7 @@ from hushpoint.certificates import Certificate
 from hushpoint.operators.base import Operator
 from hushpoint.operators.bounds import item_certificate
 from hushpoint.operators.consensus import clip_rows
-from hushpoint.operators.gradient import Gradient
+from hushpoint.operators.gradient import SAMPLED_SUM, Gradient
 from hushpoint.problem import ROWS_ARE_PRIVATE, Facts, Rows
 from hushpoint.streamed import StreamedRows
 
@@ -34,10 +34,11 @@ class LocalSteps(Operator):
     """
 
     name = "local steps"
-    family = "gradient"
     places = ("sum",)
+    federates = True
     zero_out = "the item's message is 0"
     takes_many_points = True
+    facts: Facts
 
     def __init__(
         self,
@@ -102,4 +103,4 @@ class LocalSteps(Operator):
         else:
             missing.append(ROWS_ARE_PRIVATE)
         because = (f"updates are clipped to {self.clip_update:g}", *facts.because)
-        return item_certificate(facts, None, table, because, missing)
+        return item_certificate(facts, table, because, missing, SAMPLED_SUM)

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
 from hushpoint._described import held
 from hushpoint.certificates import Certificate
-from hushpoint.problem import Rows
+from hushpoint.problem import Facts, Rows
 
 if TYPE_CHECKING:
     from hushpoint.kernels import Kernel
@@ -29,13 +30,19 @@ class Operator(ABC):
     One step is ``z = release(shared)``; for every chosen block ``block, message = local(data, chosen, block, z, ...)``
     where the data is; ``shared = combine(shared, sum of messages, ...)`` where the messages arrive, which needs only
     their sum. ``chosen`` indexes the items of ``data``.
+
+    What others need to know of an operator is a member of it. The defaults are safe: no certificate, no compiled loop,
+    no part in a federation.
     """
 
     name: str = "operator"
     places: tuple[str, ...] = ("block",)  # where it takes noise
     samplings: tuple[str, ...] | None = None  # schedules that it works with; None: all
+    facts: Facts | None = None  # of the problem that it was made for
     zero_out: str = LOSS_IS_ZERO  # what zero-out does to an item
-    family: str = "one block"  # which rows of the accounting table speak of it
+    adjacency: Literal["replace-one", "zero-out"] = "replace-one"  # which one is meant where none is named
+    watcher: Literal["curator", "server", "peers"] = "curator"  # who sees the messages that blocks send
+    federates: bool = False  # whether its steps are rounds between a server and sites that hold an item each
     blocks: int = 1
     block_size: int = 0  # 0: nothing is kept where the data is
     message_size: int = 0
@@ -96,6 +103,28 @@ class Operator(ABC):
         """A faster loop with the same law for this plan, or None."""
         return None
 
+    def is_plausible(self, message: Array, block: Array, z: Array, relaxation: float, noise_std: float) -> bool:
+        """Whether an item can honestly have sent a message from its block and the public point."""
+        sensitivity = self.certificate(relaxation).sensitivity.get(("user", "zero-out"), math.inf)
+        counted = 1.0 if self.multiplicity is None else self.multiplicity
+        return is_within(message, float(np.max(np.asarray(sensitivity) / counted)))
+
+    def reach(self) -> float:
+        """How long points and blocks from an untrusted server may be for the guarantee to hold as stated."""
+        return math.inf
+
+    def without_data(self) -> Any:
+        """What ``prepare`` would give for an item whose loss is 0, to move where its own cannot; None: nothing."""
+        return None
+
+    def unclipped(self) -> Operator:
+        """The same operator without the clipping of its own; losses are truncated by the rows."""
+        return self
+
+    def printed_letters(self) -> dict[str, float] | None:
+        """The letters of the paper's printed bounds, where this is an operator that they speak of."""
+        return None
+
     def model(self, z: Array) -> Array:
         """The model at a public point."""
         return z
@@ -112,6 +141,12 @@ class Operator(ABC):
     @abstractmethod
     def certificate(self, relaxation: float) -> Certificate:
         """The promises of one step."""
+
+
+def is_within(vector: Array, length: float) -> bool:
+    """Whether a vector is no longer than that, but for rounding."""
+    with np.errstate(over="ignore"):
+        return float(np.linalg.norm(vector)) <= length * (1 + 1e-9)
 
 
 class FixedPoint(Operator):

@@ -9,14 +9,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hushpoint._checks import require_positive
-from hushpoint.certificates import Certificate
+from hushpoint.certificates import Certificate, Theorem
 from hushpoint.problem import ROWS_ARE_PRIVATE, Facts
 
 Array = NDArray[np.float64]
 
 
 def item_certificate(
-    facts: Facts, lipschitz: float | None, table: dict[tuple[str, str], Any], because: Any, missing: Any
+    facts: Facts, table: dict[tuple[str, str], Any], because: Any, missing: Any, theorem: Theorem
 ) -> Certificate:
     """A certificate for items; where an item is one row, a record and a user are the same thing."""
     table = dict(table)
@@ -24,11 +24,11 @@ def item_certificate(
         for adjacency in ("replace-one", "zero-out"):
             if ("user", adjacency) in table:
                 table["record", adjacency] = table["user", adjacency]
-    return Certificate(lipschitz, table, tuple(because), tuple(missing))
+    return Certificate(None, table, tuple(because), tuple(missing), theorem)
 
 
 def prox_certificate(
-    lipschitz: float | None, moved: Array, facts: Facts, tolerance: float, because: list[str]
+    lipschitz: float | None, moved: Array, facts: Facts, tolerance: float, because: list[str], theorem: Theorem
 ) -> Certificate:
     """Sensitivity of R whose prox moves by ``moved`` for a whole item, and by its share for one row of it."""
     slack = 4 * tolerance
@@ -39,9 +39,9 @@ def prox_certificate(
     table = {("user", "replace-one"): moved + slack, ("user", "zero-out"): moved / 2 + slack}
     record = facts.share_of_a_row(moved)
     if record is None:
-        return Certificate(lipschitz, table, tuple(because), (ROWS_ARE_PRIVATE,))
+        return Certificate(lipschitz, table, tuple(because), (ROWS_ARE_PRIVATE,), theorem)
     rows = {("record", "replace-one"): record + slack, ("record", "zero-out"): record / 2 + slack}
-    return Certificate(lipschitz, {**table, **rows}, tuple(because))
+    return Certificate(lipschitz, {**table, **rows}, tuple(because), theorem=theorem)
 
 
 def require_smooth(facts: Facts, what: str) -> None:

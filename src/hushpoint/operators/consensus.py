@@ -2,21 +2,22 @@
 
 from __future__ import annotations
 
+import copy
 import math
-from typing import TYPE_CHECKING, Any
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, Literal, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
 from hushpoint._checks import require_nonnegative, require_positive
-from hushpoint.certificates import Certificate
-from hushpoint.operators.base import Operator
+from hushpoint.certificates import Certificate, Theorem
+from hushpoint.operators.base import Operator, is_within
 from hushpoint.operators.bounds import item_certificate, prox_certificate, require_smooth, stated_tolerance
 from hushpoint.operators.prox import ItemsProx, RowProx
 from hushpoint.operators.splitting import reflection_lipschitz
 from hushpoint.problem import ROWS_ARE_PRIVATE, Facts, Rows
 from hushpoint.regularizers import Regularizer
-from hushpoint.schedules import sampling_of
 
 if TYPE_CHECKING:
     from hushpoint.kernels import Kernel
@@ -24,6 +25,12 @@ if TYPE_CHECKING:
 
 Array = NDArray[np.float64]
 Indices = NDArray[np.int64]
+
+_ANY_LAW = ("all", "cyclic", "permuted", "single", "fixed", "poisson", "walk", "own")
+_OWN_NOISE = Theorem("3b", _ANY_LAW, "participations")
+_NOISY_SUM = Theorem("3f", ("all", "poisson", "fixed"), "participations", amplified_by=("poisson",))
+_FRESH_NOISE = Theorem("3e", ("all", "poisson", "fixed", "own"))
+_TOKEN = Theorem("3b", ("walk",), "participations", walks=True)
 
 
 class ConsensusADMM(Operator):
@@ -37,8 +44,9 @@ class ConsensusADMM(Operator):
     """
 
     name = "consensus ADMM"
-    family = "consensus"
     takes_many_points = True
+    federates = True
+    facts: Facts
 
     def __init__(
         self,
@@ -48,11 +56,12 @@ class ConsensusADMM(Operator):
         ridge: float = 0.0,
         clip_residual: float | None = None,
         tolerance: float | None = None,
+        watcher: Literal["curator", "server", "peers"] = "curator",
     ) -> None:
         if facts.rows_per_item is not None:
             require_smooth(facts, "the prox of a user with several rows")
         self.facts, self.gamma, self.penalty = facts, require_positive("gamma", gamma), penalty
-        self.ridge = require_nonnegative("ridge", ridge)
+        self.ridge, self.watcher = require_nonnegative("ridge", ridge), watcher
         self.clip_residual = None if clip_residual is None else require_positive("clip_residual", clip_residual)
         if self.clip_residual is not None:
             self.zero_out = "the item's message is 0"
@@ -112,12 +121,51 @@ class ConsensusADMM(Operator):
         from hushpoint.kernels.shortcut import ConsensusShortcut
 
         loss, penalty = coded_loss(self.facts.loss), coded_penalty(self.penalty)
-        if sampling_of(plan.schedule) == "all" and plan.schedule.cap is None:
+        if plan.schedule.law == "all" and plan.schedule.cap is None:
             return ConsensusShortcut(plan, self.gamma, self.ridge, loss, penalty)
         if loss is None or penalty is None:
             return None
-        compiled = CompiledWalk if sampling_of(plan.schedule) == "walk" else CompiledRounds
+        compiled = CompiledWalk if plan.schedule.law == "walk" else CompiledRounds
         return compiled(plan, self.gamma, self.ridge, loss, penalty)
+
+    def is_plausible(self, message: Array, block: Array, z: Array, relaxation: float, noise_std: float) -> bool:
+        # |x - z| <= |z - u| + gamma L, and a normal vector is longer than sqrt(p) + 12 times its deviation with
+        # probability below 1e-31.
+        moved = float(np.linalg.norm(z - block)) + self.gamma * self.facts.gradient_bound
+        noise = noise_std * (math.sqrt(self.message_size) + 12)
+        return is_within(message, relaxation * (2 * (self.clip_residual or moved) + noise))
+
+    def reach(self) -> float:
+        """So that rounding stays below the tolerance of the prox.
+
+        A prox is certified by gamma times a gradient, whose terms are as large as ``(1 + gamma beta)`` times the point.
+        """
+        facts, gamma = self.facts, self.gamma
+        bound = self.clip_residual or gamma * facts.gradient_bound
+        if not math.isfinite(bound):
+            return math.inf  # there is no guarantee to keep
+        growth = 1 + gamma * facts.smoothness if math.isfinite(facts.smoothness) else 1e6
+        slack = self.tolerance / growth if self.tolerance else 1e-6 * bound
+        longest = slack / (32 * np.finfo(np.float64).eps)
+        if longest * (facts.row_norm or 1.0) < 100:
+            raise ValueError(
+                f"the plan solves its proxes to {self.tolerance:g}, which double precision has no room for with gamma "
+                f"= {gamma:g} and rows of length {facts.row_norm}. Pass a larger tolerance= (it enters the guarantee), "
+                "a smaller gamma, or rows scaled to a smaller row_norm."
+            )
+        return float(longest)
+
+    def without_data(self) -> ZeroProx:
+        return ZeroProx(self.gamma, self.ridge)
+
+    def unclipped(self) -> Self:
+        bare = copy.copy(self)
+        bare.clip_residual = None
+        return bare
+
+    def printed_letters(self) -> dict[str, float] | None:
+        letters = {"loss_lipschitz": self.facts.gradient_bound, "gamma": self.gamma, "items": self.blocks}
+        return letters if type(self) is ConsensusADMM else None
 
     @property
     def lipschitz(self) -> float | None:
@@ -135,11 +183,12 @@ class ConsensusADMM(Operator):
                 ("user", "zero-out"): bound / 2,
             }
             missing = ["clip_residual bounds an item as a whole and is not non-expansive; clip on Problem is both"]
-            return item_certificate(facts, None, table, (f"x - z is clipped to {self.clip_residual:g}",), missing)
+            because = (f"x - z is clipped to {self.clip_residual:g}",)
+            return item_certificate(facts, table, because, missing, _OWN_NOISE)
         if facts.missing:
-            return Certificate(self.lipschitz, missing=facts.missing)
+            return Certificate(self.lipschitz, missing=facts.missing, theorem=_OWN_NOISE)
         moved = np.full(facts.items, 4 * facts.gradient_bound * self.gamma / (1 + self.gamma * self.ridge))
-        return prox_certificate(self.lipschitz, moved, facts, self.tolerance, list(facts.because))
+        return prox_certificate(self.lipschitz, moved, facts, self.tolerance, list(facts.because), _OWN_NOISE)
 
 
 class SummedADMM(ConsensusADMM):
@@ -149,21 +198,28 @@ class SummedADMM(ConsensusADMM):
     """
 
     name = "summed consensus ADMM"
-    family = "summed"
     places = ("sum",)
     zero_out = "the item's message is 0"
+    adjacency = "zero-out"
+
+    def is_plausible(self, message: Array, block: Array, z: Array, relaxation: float, noise_std: float) -> bool:
+        return Operator.is_plausible(self, message, block, z, relaxation, noise_std)
+
+    def reach(self) -> float:
+        return math.inf  # the server is trusted, and its points are those of the method
 
     def certificate(self, relaxation: float) -> Certificate:
         if self.clip_residual is None:
-            return Certificate(None, missing=("noise on the sum needs clip_residual=C, which bounds every message.",))
+            missing = ("noise on the sum needs clip_residual=C, which bounds every message.",)
+            return Certificate(None, missing=missing, theorem=_NOISY_SUM)
         facts = self.facts
         bound = 2 * relaxation * self.clip_residual * facts.items * facts.item_weights
         return item_certificate(
             facts,
-            None,
             {("user", "zero-out"): bound, ("user", "replace-one"): 2 * bound},
             (f"x - z is clipped to {self.clip_residual:g}",),
             ("clipping x - z bounds a user as a whole, not one record of it",),
+            _NOISY_SUM,
         )
 
 
@@ -177,7 +233,6 @@ class AnchoredADMM(ConsensusADMM):
     """
 
     name = "anchored ADMM"
-    family = "anchored"
     places = ("release",)
     zero_out = "the item's block is the public point"
 
@@ -214,16 +269,28 @@ class AnchoredADMM(ConsensusADMM):
         moved += z
         return moved, moved - block
 
+    def is_plausible(self, message: Array, block: Array, z: Array, relaxation: float, noise_std: float) -> bool:
+        return is_within(message + block - z, self.radius)
+
+    def reach(self) -> float:
+        return math.inf  # the server is trusted, and its points are those of the method
+
+    def unclipped(self) -> Self:
+        bare = super().unclipped()
+        bare.radius = math.inf
+        return bare
+
     def certificate(self, relaxation: float) -> Certificate:
         facts = self.facts
         if math.isinf(self.radius):
-            return Certificate(None, missing=(*facts.missing, "or pass radius=r, which bounds every block."))
+            missing = (*facts.missing, "or pass radius=r, which bounds every block.")
+            return Certificate(None, missing=missing, theorem=_FRESH_NOISE)
         weights = facts.item_weights
         table: dict[tuple[str, str], Array] = {
             ("user", "replace-one"): 2 * self.radius * weights,
             ("user", "zero-out"): self.radius * weights,
         }
-        missing: tuple[str, ...] = ()
+        missing = ()
         if not facts.knows_rows:
             missing = (ROWS_ARE_PRIVATE,)
         elif math.isfinite(facts.gradient_bound):
@@ -233,7 +300,7 @@ class AnchoredADMM(ConsensusADMM):
         else:
             missing = facts.missing
         because = (f"blocks stay within {self.radius:g} of the public point", *facts.because)
-        return item_certificate(facts, None, table, because, missing)
+        return item_certificate(facts, table, because, missing, _FRESH_NOISE)
 
     def _record_spread(self, bound: float, relaxation: float) -> Array:
         """How far two states of a site can be when one of its rows (gradient at most ``bound``) is replaced."""
@@ -262,8 +329,9 @@ class StatelessProx(Operator):
     """
 
     name = "stateless walk"
-    family = "stateless"
+    watcher = "peers"
     takes_many_points = True
+    facts: Facts
     rests_with_noise = True
 
     def __init__(self, facts: Facts, gamma: float, tolerance: float | None = None) -> None:
@@ -302,7 +370,22 @@ class StatelessProx(Operator):
         return shared + total
 
     def certificate(self, relaxation: float) -> Certificate:
-        return self.inner.certificate(relaxation)
+        return replace(self.inner.certificate(relaxation), theorem=_TOKEN)
+
+
+class ZeroProx:
+    """Stands for the data where a prox cannot be solved: the prox of a loss that is 0.
+
+    The move is then sent and counted like any other. It is as far from the exact one as a message can be from another
+    site's, which the bound for a site allows; for one record it is covered by the assumption that no prox fails.
+    """
+
+    def __init__(self, gamma: float, ridge: float) -> None:
+        self._shrink = 1 + gamma * ridge
+
+    def solve(self, chosen: Any, points: Array, guess: Array) -> Array:
+        """The minimiser of the ridge alone."""
+        return points / self._shrink
 
 
 def clip_rows(table: Array, radius: float) -> Array:

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hushpoint._checks import require_positive
-from hushpoint.certificates import Certificate
+from hushpoint.certificates import Certificate, Theorem
 from hushpoint.operators.base import Operator
 from hushpoint.problem import ROWS_ARE_PRIVATE, Facts, Rows
 
@@ -21,6 +21,9 @@ if TYPE_CHECKING:
 
 Array = NDArray[np.float64]
 Indices = NDArray[np.int64]
+
+SAMPLED_SUM = Theorem("3g", ("all", "poisson", "fixed"), "participations", amplified_by=("poisson", "fixed"))
+_ONE_COORDINATE = Theorem("3g", ("single",))
 
 
 class Gradient(Operator):
@@ -33,9 +36,10 @@ class Gradient(Operator):
     """
 
     name = "gradient"
-    family = "gradient"
     places = ("sum",)
+    federates = True
     takes_many_points = True
+    facts: Facts
 
     def __init__(self, facts: Facts, step_size: float, sampled: float) -> None:
         self.facts, self.step_size, self.sampled = facts, require_positive("step_size", step_size), sampled
@@ -103,7 +107,7 @@ class Gradient(Operator):
         return max(1.0, abs(1 - step * beta)) / (1 + step * self.facts.regularizer.strong_convexity)
 
     def certificate(self, relaxation: float) -> Certificate:
-        return gradient_certificate(self.facts, self.step_lipschitz(relaxation))
+        return gradient_certificate(self.facts, self.step_lipschitz(relaxation), SAMPLED_SUM)
 
 
 class CoordinateGradient(Operator):
@@ -114,10 +118,10 @@ class CoordinateGradient(Operator):
     """
 
     name = "coordinate gradient"
-    family = "coordinate"
     places = ("sum",)
     message_size = 1
     samplings = ("single", "cyclic", "permuted")  # one coordinate at a time
+    facts: Facts
 
     def __init__(self, facts: Facts, step_size: float) -> None:
         if not facts.regularizer.separable:
@@ -175,13 +179,13 @@ class CoordinateGradient(Operator):
             return None
         if loss is None or penalty is None or schedule is None:
             return None
-        return CompiledCoordinates(plan, self.step_size, self._row_weights, loss, penalty, schedule)
+        return CompiledCoordinates(plan, self.step_size, self.facts.items, self._row_weights, loss, penalty, schedule)
 
     def step_lipschitz(self, relaxation: float) -> float | None:
         return None
 
     def certificate(self, relaxation: float) -> Certificate:
-        certificate = gradient_certificate(self.facts, None)
+        certificate = gradient_certificate(self.facts, None, _ONE_COORDINATE)
         return replace(
             certificate,
             because=(*certificate.because, "one coordinate of a gradient is no longer than the gradient"),
@@ -189,17 +193,17 @@ class CoordinateGradient(Operator):
         )
 
 
-def gradient_certificate(facts: Facts, lipschitz: float | None) -> Certificate:
+def gradient_certificate(facts: Facts, lipschitz: float | None, theorem: Theorem) -> Certificate:
     """Sensitivity of the sum of item gradients, each counted ``n w_i`` times."""
     if facts.missing:
-        return Certificate(lipschitz, missing=facts.missing)
+        return Certificate(lipschitz, missing=facts.missing, theorem=theorem)
     bound = facts.gradient_bound * _counts(facts)
     record = facts.share_of_a_row(bound)
     table: dict[tuple[str, str], Array] = {("user", "replace-one"): 2 * bound, ("user", "zero-out"): bound}
     if record is None:
-        return Certificate(lipschitz, table, because=facts.because, missing=(ROWS_ARE_PRIVATE,))
+        return Certificate(lipschitz, table, facts.because, (ROWS_ARE_PRIVATE,), theorem)
     rows: dict[tuple[str, str], Array] = {("record", "replace-one"): 2 * record, ("record", "zero-out"): record}
-    return Certificate(lipschitz, {**table, **rows}, because=facts.because)
+    return Certificate(lipschitz, {**table, **rows}, facts.because, theorem=theorem)
 
 
 def _counts(facts: Facts) -> Array:

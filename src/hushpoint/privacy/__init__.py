@@ -7,26 +7,32 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from hushpoint.privacy import gaussian, last_iterate, network, published, subsampling
-    from hushpoint.privacy.accounting import account
+    from hushpoint.privacy.accounting import Question, Spend, account, gaussian_spend, register_rule
     from hushpoint.privacy.auditor import AuditReport, audit, strongest_canary
     from hushpoint.privacy.calibration import calibrated_std, rounds_affordable
     from hushpoint.privacy.exact import exact_mu, exact_rdp
     from hushpoint.privacy.gaussian import gdp_delta, gdp_epsilon, gdp_mu
     from hushpoint.privacy.guarantee import Budget, Guarantee, compose
+    from hushpoint.privacy.promises import broken_promises
 
 _HOMES = {
     "AuditReport": "auditor",
     "Budget": "guarantee",
     "Guarantee": "guarantee",
+    "Question": "accounting",
+    "Spend": "accounting",
     "account": "accounting",
     "audit": "auditor",
+    "broken_promises": "promises",
     "calibrated_std": "calibration",
     "compose": "guarantee",
     "exact_mu": "exact",
     "exact_rdp": "exact",
+    "gaussian_spend": "accounting",
     "gdp_delta": "gaussian",
     "gdp_epsilon": "gaussian",
     "gdp_mu": "gaussian",
+    "register_rule": "accounting",
     "rounds_affordable": "calibration",
     "strongest_canary": "auditor",
 }
@@ -36,19 +42,24 @@ __all__ = [
     "AuditReport",
     "Budget",
     "Guarantee",
+    "Question",
+    "Spend",
     "account",
     "audit",
+    "broken_promises",
     "calibrated_std",
     "compose",
     "exact_mu",
     "exact_rdp",
     "gaussian",
+    "gaussian_spend",
     "gdp_delta",
     "gdp_epsilon",
     "gdp_mu",
     "last_iterate",
     "network",
     "published",
+    "register_rule",
     "rounds_affordable",
     "strongest_canary",
     "subsampling",

@@ -1,7 +1,7 @@
-"""What a viewer learns from a plan: a table from (operator, noise place, sampling, view) to a rule.
+"""What a viewer learns from a plan: a rule for where its noise is, and for what its operator's certificate states.
 
-A rule answers with a ``Spend``. A missing row is an error, never a guess; a narrower view without a theorem of its own
-gets the guarantee of the wider view, named as such.
+A rule answers with a ``Spend``. Where there is none it is an error, never a guess; a narrower view without a theorem of
+its own gets the guarantee of the wider view, named as such.
 """
 
 from __future__ import annotations
@@ -9,21 +9,30 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol, cast, runtime_checkable
 
-from hushpoint._checks import require_choice, require_count
-from hushpoint.certificates import ADJACENCIES, UNITS, Certificate
+from hushpoint._checks import require_choice, require_count, shown
+from hushpoint.certificates import ADJACENCIES, UNITS, Certificate, Theorem
 from hushpoint.labels import READ_FROM_LABELS
 from hushpoint.noise import Source
-from hushpoint.operators.base import LOSS_IS_ZERO
-from hushpoint.privacy import published
-from hushpoint.privacy.gaussian import ORDERS, compose_mu, gdp_epsilon, rdp_epsilon
+from hushpoint.operators.base import LOSS_IS_ZERO, Operator
+from hushpoint.privacy.gaussian import compose_mu, gdp_epsilon
 from hushpoint.privacy.guarantee import VIEWS, Adjacency, Basis, Guarantee, Unit, View, checked_delta
 from hushpoint.privacy.last_iterate import inexact_shift, last_iterate_mu
-from hushpoint.schedules import FixedSample, PoissonSample, Walk, sampling_of
 
 if TYPE_CHECKING:
     from hushpoint.plan import Plan
+    from hushpoint.schedules import Walk
+
+
+@runtime_checkable
+class Accountable(Protocol):
+    """What a plan is known by here, below the room where plans are made."""
+
+    operator: Any
+    schedule: Any
+    noise: Any
+    steps: Any
 
 
 @dataclass(frozen=True)
@@ -112,7 +121,7 @@ def account(
         meaning = (*meaning, "the number of rows of each user counts as public")
     if plan.problem is not None and plan.problem.classes_read:
         meaning = (*meaning, READ_FROM_LABELS)
-    because = (*spend.because, *meaning, f"{question.steps} noisy steps")
+    because = (*spend.because, *meaning, *_own_word(plan.operator), f"{question.steps} noisy steps")
     return Guarantee(
         spend.epsilon(delta),
         mu=spend.mu,
@@ -122,6 +131,15 @@ def account(
         assumptions=because,
         **stated,
     )
+
+
+def _own_word(operator: Operator) -> tuple[str, ...]:
+    """Whose word an operator from outside is taken at."""
+    kind = type(operator)
+    if kind.__module__.partition(".")[0] == "hushpoint":
+        return ()
+    rule = " and the accounting rule registered for it" if kind in _OWN_RULES else ""
+    return (f"the certificate that {kind.__name__} states of itself{rule}",)
 
 
 def _rows_count(question: Question) -> bool:
@@ -164,18 +182,16 @@ def answer(question: Question) -> Spend:
     plan = question.plan
     if plan.errors is not None:
         raise ValueError("errors is given and may carry data, so there is no guarantee. Drop errors= to get one.")
-    key = plan.operator.family, plan.noise.place, sampling_of(plan.schedule)
-    rules = _TABLE.get(key)
-    if rules is None:
-        raise ValueError(
-            f"there is no privacy theorem for the operator family {key[0]!r} with noise on the {key[1]} and the "
-            f"schedule {key[2]!r}. Use a combination that hushpoint.methods builds, or block noise on every block."
-        )
+    rules = _rules_for(plan)
     if question.view not in rules:
         raise ValueError(
             f"view is {question.view!r}, and nobody has that view of {plan.method or plan.operator.name}. "
             f"Choose one of: {', '.join(map(repr, rules))}."
         )
+    if question.allow_published:
+        from hushpoint.privacy.printed import printed_spend
+
+        return printed_spend(question) or rules[question.view](question)
     return rules[question.view](question)
 
 
@@ -196,29 +212,20 @@ def _named(question: Question, view: View, because: tuple[str, ...]) -> tuple[st
 _OWN_SCHEDULE = "who takes part is drawn without a look at the data"
 
 
-def _compose(section: str, view: View) -> Rule:
-    """Every participation is one Gaussian release; they compose exactly."""
+def _compose(view: View, counts: str | None = None) -> Rule:
+    """Every participation, or every step, is one Gaussian release; they compose exactly."""
 
     def rule(question: Question) -> Spend:
-        times = question.plan.schedule.most(question.steps)
-        because = question.certificate.because
-        schedule = question.plan.schedule
-        if schedule.cap is not None or sampling_of(schedule) == "own":
-            because = (*because, f"at most {times} participations, enforced by the run")
-        if sampling_of(schedule) == "own":
+        theorem, schedule = question.certificate.theorem, question.plan.schedule
+        own, because = schedule.law == "own", question.certificate.because
+        times = question.steps
+        if (counts or theorem.counts) == "participations":
+            times = schedule.most(times)
+            if schedule.cap is not None or own:
+                because = (*because, f"at most {times} participations, enforced by the run")
+        if own:
             because = (*because, _OWN_SCHEDULE)
-        return gaussian_spend(question, compose_mu([question.ratio()], times), section, because, view)
-
-    return rule
-
-
-def _compose_steps(section: str, view: View) -> Rule:
-    """Every step is one Gaussian release about everybody, whoever takes part."""
-
-    def rule(question: Question) -> Spend:
-        mu = compose_mu([question.ratio()], question.steps)
-        own = (_OWN_SCHEDULE,) if sampling_of(question.plan.schedule) == "own" else ()
-        return gaussian_spend(question, mu, section, (*question.certificate.because, *own), view)
+        return gaussian_spend(question, compose_mu([question.ratio()], times), theorem.section, because, view)
 
     return rule
 
@@ -235,8 +242,6 @@ def _last_iterate(section: str, wider: Rule) -> Rule:
             )
         obstacle = _obstacle(plan)
         spend = wider(question)
-        if spend.basis == "published":
-            return spend
         if obstacle:
             return replace(spend, because=(*spend.because, f"no last-iterate bound: {obstacle}"))
         rate = plan.operator.step_lipschitz(plan.largest_relaxation)
@@ -276,62 +281,52 @@ def _obstacle(plan: Plan) -> str:
     return ""
 
 
-def _poisson(section: str) -> Rule:
+def _poisson(question: Question) -> Spend:
     """A secret Poisson sample of bounded messages, summed and noised: the privacy-loss distribution."""
+    from hushpoint.privacy.subsampling import BASIS, poisson_epsilon, poisson_noise
 
-    def rule(question: Question) -> Spend:
-        from hushpoint.privacy.subsampling import BASIS, poisson_epsilon, poisson_noise
-
-        plan, schedule, steps = question.plan, question.plan.schedule, question.steps
-        if not question.item_level or schedule.cap is not None:
-            spend = _compose(section, "iterates")(question)
-            why = "the record's user" if schedule.cap is None else "with a cap, every user"
-            return replace(
-                spend, because=(*spend.because, f"no amplification: who is sampled counts as seen for {why}")
-            )
-        prob = schedule.prob if isinstance(schedule, PoissonSample) else 1.0
-        bound = question.certificate.shift(question.unit, "zero-out", question.item)
-        multiplier, adjacency = plan.noise.std / bound, question.adjacency
-        because = (*question.certificate.because, f"each item sampled secretly with probability {prob:g}")
-        return Spend(
-            lambda delta: poisson_epsilon(multiplier, prob, steps, delta, adjacency),
-            section,
-            _named(question, "iterates", because),
-            "iterates",
-            basis=BASIS[adjacency],
-            calibrated=lambda epsilon, delta: bound * poisson_noise(epsilon, delta, prob, steps, adjacency),
-        )
-
-    return rule
+    plan, schedule, steps = question.plan, question.plan.schedule, question.steps
+    if not question.item_level or schedule.cap is not None:
+        spend = _compose("iterates", "participations")(question)
+        why = "the record's user" if schedule.cap is None else "with a cap, every user"
+        return replace(spend, because=(*spend.because, f"no amplification: who is sampled counts as seen for {why}"))
+    prob = schedule.probability
+    bound = question.certificate.shift(question.unit, "zero-out", question.item)
+    multiplier, adjacency = plan.noise.std / bound, question.adjacency
+    because = (*question.certificate.because, f"each item sampled secretly with probability {prob:g}")
+    return Spend(
+        lambda delta: poisson_epsilon(multiplier, prob, steps, delta, adjacency),
+        question.certificate.theorem.section,
+        _named(question, "iterates", because),
+        "iterates",
+        basis=BASIS[adjacency],
+        calibrated=lambda epsilon, delta: bound * poisson_noise(epsilon, delta, prob, steps, adjacency),
+    )
 
 
-def _fixed_size(section: str) -> Rule:
+def _fixed_size(question: Question) -> Spend:
     """A secret sample of fixed size: the privacy-loss distribution of its dominating pair, or no amplification."""
+    from hushpoint.privacy.subsampling import fixed_size_epsilon, poisson_noise
 
-    def rule(question: Question) -> Spend:
-        from hushpoint.privacy.subsampling import fixed_size_epsilon, poisson_noise
-
-        spend = _compose(section, "iterates")(question)
-        schedule, steps = question.plan.schedule, question.steps
-        if not question.item_level or not isinstance(schedule, FixedSample) or schedule.cap is not None:
-            return replace(spend, because=(*spend.because, "no amplification: who is sampled counts as seen"))
-        # The item that fills an unsampled one's place moves the sum too, so the longest message counts.
-        bound = question.certificate.shift(question.unit, "zero-out", None)
-        multiplier = question.plan.noise.std / bound
-        size, items = schedule.size, schedule.blocks
-        because = (*question.certificate.because, f"{size} of {items} items sampled secretly without replacement")
-        return Spend(
-            lambda delta: min(
-                spend.epsilon(delta), fixed_size_epsilon(multiplier, size, items, steps, delta, method="profile")
-            ),
-            section,
-            _named(question, "iterates", because),
-            "iterates",
-            # A replaced message moves by twice its bound; the search starts from the Poisson sample of that.
-            calibrated=lambda epsilon, delta: 2 * bound * poisson_noise(epsilon, delta, size / items, steps),
-        )
-
-    return rule
+    spend = _compose("iterates", "participations")(question)
+    schedule, steps = question.plan.schedule, question.steps
+    if not question.item_level or schedule.cap is not None:
+        return replace(spend, because=(*spend.because, "no amplification: who is sampled counts as seen"))
+    # The item that fills an unsampled one's place moves the sum too, so the longest message counts.
+    bound = question.certificate.shift(question.unit, "zero-out", None)
+    multiplier = question.plan.noise.std / bound
+    size, items = schedule.most_at_once, schedule.blocks
+    because = (*question.certificate.because, f"{size} of {items} items sampled secretly without replacement")
+    return Spend(
+        lambda delta: min(
+            spend.epsilon(delta), fixed_size_epsilon(multiplier, size, items, steps, delta, method="profile")
+        ),
+        question.certificate.theorem.section,
+        _named(question, "iterates", because),
+        "iterates",
+        # A replaced message moves by twice its bound; the search starts from the Poisson sample of that.
+        calibrated=lambda epsilon, delta: 2 * bound * poisson_noise(epsilon, delta, size / items, steps),
+    )
 
 
 def _walk_network(question: Question) -> Spend:
@@ -339,15 +334,15 @@ def _walk_network(question: Question) -> Spend:
     from hushpoint.privacy.network import network_spend
 
     plan = question.plan
-    schedule = plan.schedule
-    if not isinstance(schedule, Walk) or isinstance(plan.relaxation, tuple):
-        return _LOCAL_MESSAGES(question)  # the theorem is for a constant relaxation
+    schedule = cast("Walk", plan.schedule)
+    if isinstance(plan.relaxation, tuple):
+        return _compose("messages")(question)  # the theorem is for a constant relaxation
     if plan.tail_average is not None:
         raise ValueError(
             "view is 'network' and the plan releases a tail average, which its theorem does not cover. "
             "Ask for view='messages', or set tail_average=None."
         )
-    local = _compose("3b", "network")(question)
+    local = _compose("network")(question)
     tolerance = plan.operator.tolerance
     shift = question.certificate.shift(question.unit, question.adjacency, question.item) - 4 * tolerance
     # A user at its cap only adds noise: such a hop does not contract.
@@ -371,125 +366,77 @@ def _walk_network(question: Question) -> Spend:
     )
 
 
-def _published_network(question: Question) -> Spend:
-    """Algorithm 4 seen by a peer: the local bound is proved; the paper's amplified one is only published."""
-    local = _LOCAL_MESSAGES(question)
-    if not question.allow_published:
-        return local
-    plan = question.plan
-    operator = plan.operator
-    times = plan.schedule.most(question.steps)
-
-    def rdp(alpha: float) -> float:
-        return published.network_rdp(
-            alpha=alpha,
-            participations=times,
-            loss_lipschitz=_published_bound(question),
-            gamma=float(getattr(operator, "gamma", math.nan)),
-            noise_std=plan.noise.std,
-            items=operator.blocks,
-        )
-
-    return _published(question, rdp, "erratum 7", "network")
-
-
-def _published_central(question: Question) -> Spend:
-    """The paper's central bounds for the final model of Algorithms 2 and 3, which do not hold as printed."""
-    plan, proved = question.plan, _LOCAL_MESSAGES(question)
-    if not question.allow_published:
-        return proved
-    common: dict[str, Any] = {
-        "loss_lipschitz": _published_bound(question),
-        "gamma": float(getattr(plan.operator, "gamma", math.nan)),
-        "noise_std": plan.noise.std,
-        "items": plan.operator.blocks,
-        "steps": question.steps,
-    }
-    if plan.method == "federated_admm" and isinstance(plan.schedule, FixedSample):
-        common["sample_size"] = plan.schedule.size
-        rdp: Callable[..., float] = published.federated_central_rdp
-        erratum = "erratum 5"
-    elif plan.method == "centralized_admm" and sampling_of(plan.schedule) == "all":
-        rdp, erratum = published.centralized_admm_rdp, "erratum 1"
-    else:
-        return proved
-    return _published(question, lambda alpha: rdp(alpha=alpha, **common), erratum, "final")
-
-
-def _published(question: Question, rdp: Callable[[float], float], section: str, view: View) -> Spend:
-    """An RDP formula of the paper, at the orders where its printed conditions hold."""
-
-    def epsilon(delta: float) -> float:
-        table = []
-        for order in ORDERS:
-            try:
-                table.append((order, rdp(order)))
-            except ValueError:
-                continue
-        if not table:
-            return math.inf
-        return rdp_epsilon(([o for o, _ in table], [value for _, value in table]), delta, conversion="paper")
-
-    return Spend(epsilon, section, question.certificate.because, view, basis="published")
-
-
-def _published_bound(question: Question) -> float:
-    facts = question.plan.facts
-    if facts is None or facts.missing:
-        raise ValueError(" ".join(facts.missing) if facts else "the paper's bounds need the facts of a problem.")
-    return facts.gradient_bound
-
-
 def _exposed(question: Question) -> Spend:
     """Messages leave without noise: whoever sees them sees data."""
     because = ("messages carry no noise of their own, only their sum or the release does",)
     return Spend(lambda delta: math.inf, "4c", because, question.view, mu=math.inf)
 
 
-# --- the table
-
-_LOCAL_MESSAGES = _compose("3b", "messages")
+# --- which rule answers: by where the noise is, and by what the certificate states of the release
 
 
-def _consensus_rules(sampling: str) -> dict[str, Rule]:
-    final = _last_iterate("4b", _published_central) if sampling == "all" else _published_central
-    rules = {"final": final, "iterates": _LOCAL_MESSAGES, "messages": _LOCAL_MESSAGES}
-    return {**rules, "network": _published_network} if sampling == "walk" else rules
+def _noisy_blocks(theorem: Theorem, law: str, alone: bool) -> dict[str, Rule]:
+    if alone:  # the message is the step itself
+        each = _compose("iterates")
+        return {"final": _last_iterate("4b", each), "iterates": each, "messages": _compose("messages")}
+    local = _compose("messages")
+    rules = {"final": _last_iterate("4b", local) if law == "all" else local, "iterates": local, "messages": local}
+    return {**rules, "network": _walk_network if theorem.walks else local} if law == "walk" else rules
 
 
-def _wider_rules(rule: Rule, final: Rule | None = None) -> dict[str, Rule]:
-    return {"final": rule if final is None else final, "iterates": rule, "messages": _exposed}
+def _noisy_sum(theorem: Theorem, law: str, alone: bool) -> dict[str, Rule]:
+    rule = {"poisson": _poisson, "fixed": _fixed_size}[law] if law in theorem.amplified_by else _compose("iterates")
+    return {"final": _last_iterate("4b", rule) if law == "all" else rule, "iterates": rule, "messages": _exposed}
 
 
-_ONE_BLOCK = _compose_steps("3a", "iterates")
-_FULL_GRADIENT = _compose_steps("3g", "iterates")
-_ONE_BLOCK_RULES: dict[str, Rule] = {
-    "final": _last_iterate("4b", _ONE_BLOCK),
-    "iterates": _ONE_BLOCK,
-    "messages": _compose_steps("3a", "messages"),
+def _noisy_release(theorem: Theorem, law: str, alone: bool) -> dict[str, Rule]:
+    rule = _compose("iterates")
+    return {"final": rule, "iterates": rule, "messages": _exposed}
+
+
+_PLACES: dict[str, Callable[[Theorem, str, bool], dict[str, Rule]]] = {
+    "block": _noisy_blocks,
+    "sum": _noisy_sum,
+    "release": _noisy_release,
 }
 
-_TABLE: dict[tuple[str, str, str], dict[str, Rule]] = {
-    ("one block", "block", "all"): _ONE_BLOCK_RULES,
-    **{
-        ("consensus", "block", sampling): _consensus_rules(sampling)
-        for sampling in ("all", "cyclic", "permuted", "single", "fixed", "poisson", "walk", "own")
-    },
-    ("summed", "sum", "all"): _wider_rules(_compose("3f", "iterates")),
-    ("summed", "sum", "poisson"): _wider_rules(_poisson("3f")),
-    ("summed", "sum", "fixed"): _wider_rules(_compose("3f", "iterates")),
-    **{
-        ("anchored", "release", sampling): _wider_rules(_compose_steps("3e", "iterates"))
-        for sampling in ("all", "poisson", "fixed", "own")
-    },
-    ("gradient", "sum", "all"): _wider_rules(_FULL_GRADIENT, _last_iterate("4b", _FULL_GRADIENT)),
-    ("gradient", "sum", "poisson"): _wider_rules(_poisson("3g")),
-    ("gradient", "sum", "fixed"): _wider_rules(_fixed_size("3g")),
-    ("coordinate", "sum", "single"): _wider_rules(_compose_steps("3g", "iterates")),
-    ("stateless", "block", "walk"): {
-        "final": _LOCAL_MESSAGES,
-        "iterates": _LOCAL_MESSAGES,
-        "messages": _LOCAL_MESSAGES,
-        "network": _walk_network,
-    },
-}
+_OWN_RULES: dict[type[Operator], dict[str, Rule]] = {}
+
+
+def register_rule(operator: type[Operator], rule: Rule, *views: View) -> None:
+    """Account plans with an operator of your own by a rule of your own, for viewers whom the theorem is about.
+
+    The rule is asked in place of composition, for this very class and not for those that derive from it. It takes a
+    ``Question`` (the plan, who is protected, how many steps) and answers with a ``Spend``; ``gaussian_spend`` makes one
+    from a mu. What it claims is on you: a guarantee says whose rule it is.
+
+    Parameters
+    ----------
+    operator : type
+        The class of the operator.
+    rule : callable
+        ``rule(question) -> Spend``, or an error that names what is missing.
+    views : {"final", "iterates", "messages", "network"}
+        Who sees what the rule is about. Other views are refused.
+    """
+    if not isinstance(operator, type) or not issubclass(operator, Operator):
+        raise ValueError(f"operator is {shown(operator)}. Pass the class of your operator.")
+    if operator.__module__.partition(".")[0] == "hushpoint":
+        raise ValueError(f"operator is {operator.__name__}, whose rules are proved. Derive a class of your own.")
+    for view in views:
+        require_choice("views", view, VIEWS)
+    _OWN_RULES[operator] = {**_OWN_RULES.get(operator, {}), **dict.fromkeys(views, rule)}
+
+
+def _rules_for(plan: Plan) -> dict[str, Rule]:
+    operator, law, theorem = plan.operator, plan.schedule.law, plan.certificate.theorem
+    own = _OWN_RULES.get(type(operator))
+    if own is not None:
+        return own
+    if law not in theorem.laws:
+        raise ValueError(
+            f"there is no privacy theorem for the {operator.name} operator with noise on the {plan.noise.place} and "
+            f"the schedule {law!r}. Use a combination that hushpoint.methods builds, or a schedule of "
+            f"{', '.join(map(repr, theorem.laws))}."
+        )
+    return _PLACES[plan.noise.place](theorem, law, operator.blocks == 1)

@@ -11,6 +11,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,11 +19,13 @@ from scipy import special, stats
 
 from hushpoint._checks import require_choice, require_count, require_fraction, require_kind, shown
 from hushpoint.operators.base import LOSS_IS_ZERO
-from hushpoint.plan import Plan
-from hushpoint.privacy.accounting import answer, ask
+from hushpoint.privacy.accounting import Accountable, answer, ask
 from hushpoint.privacy.guarantee import Adjacency, Guarantee, Unit
 from hushpoint.privacy.replicas import released_models
 from hushpoint.problem import Problem
+
+if TYPE_CHECKING:
+    from hushpoint.plan import Plan
 
 Array = NDArray[np.float64]
 Sampler = Callable[[Problem, int], Array]
@@ -131,9 +134,9 @@ def audit(
 
 def _check_worlds(plan: Plan, problem: Problem, neighbour: Problem | None, claimed_plan: Plan | None) -> None:
     made = "Pass a plan of hushpoint.methods."
-    require_kind("plan", plan, Plan, remedy=made)
+    require_kind("plan", plan, Accountable, remedy=made)
     if claimed_plan is not None:
-        require_kind("claimed_plan", claimed_plan, Plan, remedy=made)
+        require_kind("claimed_plan", claimed_plan, Accountable, remedy=made)
     worlds = {"problem": problem} if neighbour is None else {"problem": problem, "neighbour": neighbour}
     for name, world in worlds.items():
         require_kind(name, world, Problem, remedy="Pass the data as hushpoint.Problem(X, y, ...).")

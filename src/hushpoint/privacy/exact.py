@@ -8,25 +8,25 @@ at a time, so the oracle tests what runs. It takes data: its answers are for tes
 
 from __future__ import annotations
 
-import copy
 import math
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from hushpoint._checks import require_choice, require_count, require_kind, shown
 from hushpoint.certificates import UNITS
-from hushpoint.engine import choose
+from hushpoint.engine import choose, settle
 from hushpoint.losses import Squared
-from hushpoint.noise import Source, seeded_source
-from hushpoint.operators.base import Operator
-from hushpoint.plan import Plan
+from hushpoint.noise import Place, Source, seeded_source
+from hushpoint.privacy.accounting import Accountable
 from hushpoint.privacy.guarantee import VIEWS, Unit, View
 from hushpoint.problem import Problem, Rows
-from hushpoint.schedules import Walk, sampling_of
+
+if TYPE_CHECKING:
+    from hushpoint.plan import Plan
 
 Array = NDArray[np.float64]
 Indices = NDArray[np.int64]
@@ -70,7 +70,7 @@ def exact_mu(
     published_model : bool
         In the network view, whether the final model is seen too.
     """
-    require_kind("plan", plan, Plan, remedy="Pass a plan of hushpoint.methods.")
+    require_kind("plan", plan, Accountable, remedy="Pass a plan of hushpoint.methods.")
     require_kind("problem", problem, Problem, remedy="Pass the data as hushpoint.Problem(X, y, ...).")
     if plan.facts is not None and (plan.facts.items, plan.facts.width) != (problem.items, problem.facts.width):
         raise ValueError("problem has other items or features than the plan. Pass the problem that the plan is for.")
@@ -81,7 +81,7 @@ def exact_mu(
     rows, changed = _two_worlds(problem, item, label_shift, unit)
     if view == "messages" and plan.noise.place != "block":
         return math.inf
-    system = _System(_without_clipping(plan), rows, changed)
+    system = _System(replace(plan, operator=plan.operator.unclipped()), rows, changed)
     if path is not None:
         _check_path(plan, path)
     system.run(seeded_source(seed), path, view, tuple(observers), published_model)
@@ -212,13 +212,11 @@ class _System:
             blocks[part], total = operator.move(data, part, blocks[part], z, relaxation, kick[:movers], multiplicity)
         if operator.rests_with_noise:
             total = total + relaxation * kick[movers:].sum(axis=0)
-        if noise is not None and place == "sum":
-            total = total.copy()
-            total[noise[1]] += std
-        shared = operator.combine(shared, total, chosen, relaxation)
-        public = shared.copy()
-        if noise is not None and place == "release":
-            public[noise[1]] += std
+
+        def drawn(where: Place, size: int) -> Array | None:
+            return None if noise is None or where != place else std * np.eye(1, size, noise[1])[0]
+
+        shared, public = settle(operator, shared, total, chosen, relaxation, drawn)
         return np.concatenate([shared, public, blocks.ravel()])
 
     def _split(self, state: Array) -> tuple[Array, Array, Array]:
@@ -301,21 +299,8 @@ def _checked_shift(label_shift: ArrayLike, rows: int) -> Array:
     return shift
 
 
-def _without_clipping(plan: Plan) -> Plan:
-    """The plan with an operator that clips nothing."""
-
-    def unclipped(operator: Operator) -> Operator:
-        bare = copy.copy(operator)
-        for name, value in (("clip_residual", None), ("radius", math.inf)):
-            if hasattr(bare, name):
-                setattr(bare, name, value)
-        return bare
-
-    return replace(plan, operator=unclipped(plan.operator))
-
-
 def _check_path(plan: Plan, path: Sequence[int]) -> None:
-    if not isinstance(plan.schedule, Walk):
-        raise ValueError(f"path is given and the schedule is {sampling_of(plan.schedule)!r}. Only a walk has a path.")
+    if plan.schedule.law != "walk":
+        raise ValueError(f"path is given and the schedule is {plan.schedule.law!r}. Only a walk has a path.")
     if len(path) != plan.steps:
         raise ValueError(f"path has {len(path)} hops and the plan {plan.steps}. Pass one user per hop.")

@@ -6,14 +6,16 @@ Each run has its own seeded source and draws exactly what ``plan.run(seed)`` wou
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from hushpoint.engine import choose
-from hushpoint.noise import Source, seeded_source
-from hushpoint.plan import Plan
+from hushpoint.engine import choose, settle
+from hushpoint.noise import Place, Source, seeded_source
+
+if TYPE_CHECKING:
+    from hushpoint.plan import Plan
 
 Array = NDArray[np.float64]
 Indices = NDArray[np.int64]
@@ -58,27 +60,25 @@ class _Replicas:
         return np.hstack(released) if every_step else np.mean(released, axis=0)
 
     def _step(self, step: int) -> None:
-        plan, operator, noise = self.plan, self.operator, self.plan.noise
-        relaxation = plan.relaxation_at(step)
+        operator, relaxation = self.operator, self.plan.relaxation_at(step)
         owners, items, resting = self._movers(step)
         totals = np.zeros((len(self.sources), operator.message_size))
         if items.size:
             z = operator.release(self.public)[owners]
-            kick = self._normals("block", owners, items, step)
+            kick = self._kick(owners, items, step)
             block, messages = operator.local(self.data, items, self.blocks[owners, items], z, relaxation, kick)
             self.blocks[owners, items] = block
             if operator.multiplicity is not None:
                 messages = messages * operator.multiplicity[items, None]
             np.add.at(totals, owners, messages)
         if operator.rests_with_noise and resting[0].size:
-            idle = self._normals("block", *resting, step)
+            idle = self._kick(*resting, step)
             np.add.at(totals, resting[0], 0.0 if idle is None else relaxation * idle)
-        if noise.place == "sum":
-            totals += self._fresh("sum", step, operator.message_size)
-        self.shared = operator.combine(self.shared, totals, None, relaxation)
-        self.public = self.shared
-        if noise.place == "release":
-            self.public = self.shared + self._fresh("release", step, self.shared.shape[1])
+
+        def drawn(place: Place, size: int) -> Array | None:
+            return _stacked([self.plan.noise.drawn(source, place, step, size) for source in self.sources])
+
+        self.shared, self.public = settle(operator, self.shared, totals, None, relaxation, drawn)
         self.participations[owners, items] += 1
 
     def _movers(self, step: int) -> tuple[Indices, Indices, tuple[Indices, Indices]]:
@@ -93,19 +93,16 @@ class _Replicas:
             idle.append(resting)
         return *_owned(moving), _owned(idle)
 
-    def _normals(self, role: str, owners: Indices, items: Indices, step: int) -> Array | None:
+    def _kick(self, owners: Indices, items: Indices, step: int) -> Array | None:
         noise, size = self.plan.noise, self.operator.message_size
-        if noise.place != role or noise.std == 0:
-            return None
-        kick = np.empty((len(items), size))
-        starts = np.searchsorted(owners, np.arange(len(self.sources) + 1))
-        for run, source in enumerate(self.sources):
-            mine = slice(starts[run], starts[run + 1])
-            kick[mine] = source.normals(role, items[mine], step, size, noise.std)
-        return kick
+        ends = np.searchsorted(owners, np.arange(1, len(self.sources)))
+        each = zip(self.sources, np.split(items, ends), strict=True)
+        return _stacked([noise.drawn(source, "block", step, size, mine) for source, mine in each])
 
-    def _fresh(self, role: str, step: int, size: int) -> Array:
-        return np.vstack([source.normals(role, [0], step, size, self.plan.noise.std) for source in self.sources])
+
+def _stacked(parts: list[Array | None]) -> Array | None:
+    there = [part for part in parts if part is not None]
+    return np.vstack(there) if there else None
 
 
 def _owned(lists: list[Indices]) -> tuple[Indices, Indices]:
