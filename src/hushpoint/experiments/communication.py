@@ -24,10 +24,11 @@ from rich.table import Table
 from scipy.optimize import minimize
 
 from hushpoint import engine, methods
+from hushpoint._files import write_json
 from hushpoint._version import __version__
 from hushpoint.experiments.contenders import AGGREGATOR, NOBODY
 from hushpoint.experiments.seeds import derived
-from hushpoint.experiments.study import Cell, Record, finish, number, run_cells, say, write_json, write_table
+from hushpoint.experiments.study import Cell, Record, finish, number, run_cells, say, write_table
 from hushpoint.experiments.tuning import Settings, choices, product, require_equal_effort
 from hushpoint.plan import Plan
 from hushpoint.privacy.guarantee import Adjacency, Budget

@@ -17,14 +17,15 @@ from typing import Any
 import numpy as np
 from rich.console import Console
 
+from hushpoint._files import write_json
 from hushpoint._version import __version__
-from hushpoint.experiments import bounds, published_recipe
+from hushpoint.experiments import accountants, published_recipe
 from hushpoint.experiments.claims import Frontier, edge_claims, lasso_claims, lasso_summary
 from hushpoint.experiments.contenders import ADJACENCY, CONTENDERS, SHARE, Contender, Sample, Size, draw
 from hushpoint.experiments.frontier_table import terminal_table
 from hushpoint.experiments.published_recipe import Recipe
 from hushpoint.experiments.seeds import derived
-from hushpoint.experiments.study import Cell, Record, finish, run_cells, say, write_json, write_table
+from hushpoint.experiments.study import Cell, Record, finish, run_cells, say, write_table
 from hushpoint.experiments.tuning import Settings, choices, require_equal_effort, tuned
 
 DELTA = 1e-6
@@ -217,7 +218,7 @@ def run_lasso(
                 title = f"runs-{name}-{epsilon:g}-{number_of_batch}"
                 yield Cell(title, evaluation, settings, _weight(scale, name) * len(runs))
 
-    cells = [first, *bounds.cells(scale.size, scale.steps, scale.epsilons, DELTA)]
+    cells = [first, *accountants.cells(scale.size, scale.steps, scale.epsilons, DELTA)]
     if as_published:
         cells += published_recipe.cells(scale.recipe, scale.batch, seed, DELTA)
     weight = sum(cell.weight for cell in cells) + 0.2
@@ -240,7 +241,7 @@ def run_lasso(
     save("rounds", ROUNDS, rounds)
     save("runs", RUNS, runs)
     save("tuning", ("method", "epsilon", "place", "validation_objective", "chosen", "parameters"), _tuning(results))
-    for name, (columns, rows) in bounds.tables(results).items():
+    for name, (columns, rows) in accountants.tables(results).items():
         save(name, columns, rows)
     recipe_rows: list[Record] = []
     if as_published:

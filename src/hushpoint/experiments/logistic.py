@@ -23,12 +23,13 @@ from rich.console import Console
 from rich.table import Table
 
 from hushpoint import methods
+from hushpoint._files import write_json
 from hushpoint._version import __version__
 from hushpoint.experiments import adult
 from hushpoint.experiments.claims import GRADIENT
 from hushpoint.experiments.contenders import AGGREGATOR, CURATOR, SHARE
 from hushpoint.experiments.seeds import derived
-from hushpoint.experiments.study import Cell, Record, finish, run_cells, say, write_json, write_table
+from hushpoint.experiments.study import Cell, Record, finish, run_cells, say, write_table
 from hushpoint.experiments.tuning import Settings, choices, product, tuned
 from hushpoint.plan import Plan
 from hushpoint.privacy.guarantee import Adjacency, Budget

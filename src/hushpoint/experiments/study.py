@@ -30,8 +30,8 @@ from rich.padding import Padding
 from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
 from hushpoint._checks import require_count
+from hushpoint._files import write_json, write_text
 from hushpoint._version import __version__
-from hushpoint.tables.writing import written_whole
 
 Record = dict[str, Any]
 Task = Callable[[Record], Record]
@@ -201,12 +201,6 @@ def _write(folder: Path, cell: Cell, timed: Record) -> None:
     )
 
 
-def write_json(path: Path, record: Mapping[str, Any]) -> None:
-    """A JSON file, whole or not at all."""
-    with written_whole(path, force=True) as file:
-        file.write(json.dumps(record, indent=1) + "\n")
-
-
 def write_table(path: Path, columns: Sequence[str], rows: Iterable[Mapping[str, Any]]) -> None:
     """A CSV file, whole or not at all; numbers with all their digits, so that the same numbers are the same bytes."""
     text = io.StringIO()
@@ -215,8 +209,7 @@ def write_table(path: Path, columns: Sequence[str], rows: Iterable[Mapping[str, 
     for row in rows:
         writer.writerow([_cell_text(row.get(name)) for name in columns])
     path.parent.mkdir(parents=True, exist_ok=True)
-    with written_whole(path, force=True) as file:
-        file.write(text.getvalue())
+    write_text(path, text.getvalue(), force=True)
 
 
 def _cell_text(value: Any) -> str:

@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 
 from hushpoint import losses, methods, regularizers
 from hushpoint._checks import require_count, require_positive
+from hushpoint._files import write_text
 from hushpoint.federated.client import Client, Window, site_rows
 from hushpoint.federated.ledger import SiteStore
 from hushpoint.federated.terms import plan_digest, require_federated
@@ -27,7 +28,6 @@ from hushpoint.privacy.guarantee import Budget
 from hushpoint.problem import Problem, Rows, item_rows
 from hushpoint.regularizers import Regularizer
 from hushpoint.tables.schema import Schema, toml_value
-from hushpoint.tables.writing import written_whole
 
 if TYPE_CHECKING:
     from cryptography.hazmat.primitives.asymmetric.ec import EllipticCurvePrivateKey, EllipticCurvePublicKey
@@ -526,5 +526,4 @@ def _read_plan(path: Path) -> Plan:
 
 def _write(path: Path, text: str) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
-    with written_whole(path, force=True) as file:
-        file.write(text)
+    write_text(path, text, force=True)

@@ -12,10 +12,10 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import expit
 
+from hushpoint._files import written_whole
 from hushpoint._version import __version__
 from hushpoint.privacy.guarantee import Guarantee
 from hushpoint.tables.schema import Number, Schema
-from hushpoint.tables.writing import written_whole
 
 Array = NDArray[np.float64]
 

@@ -1,6 +1,6 @@
 """Utility: how close a noisy run comes to the optimum, from public facts alone."""
 
-from hushpoint.utility.bounds import (
+from hushpoint.utility.convergence import (
     Tradeoff,
     admm_tradeoff,
     anchored_distance_bound,
