@@ -12,6 +12,7 @@ from typing import Annotated, Any
 import click
 import typer
 
+from hushpoint._checks import require_choice
 from hushpoint._version import __version__
 from hushpoint.commands import federated, report, reproduce, tabular
 from hushpoint.commands.printing import give_up_printing, is_unprintable
@@ -195,8 +196,7 @@ def _declared(
 def _make(method: str, problem: Any, arguments: dict[str, Any]) -> Any:
     from hushpoint import methods
 
-    if method not in methods.__all__:
-        raise ValueError(f"method is {method!r}. Choose one of: {', '.join(methods.__all__)}.")
+    require_choice("method", method, methods.__all__)
     try:
         return getattr(methods, method)(problem, **arguments)
     except TypeError as error:

@@ -12,7 +12,8 @@ import math
 from collections.abc import Sequence
 from itertools import accumulate
 
-from hushpoint.privacy.gaussian import require, round_up
+from hushpoint._checks import require
+from hushpoint.privacy.gaussian import round_up
 from hushpoint.privacy.published import (
     centralized_admm_rdp,
     federated_central_rdp,

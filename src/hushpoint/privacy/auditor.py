@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import special, stats
 
-from hushpoint._checks import require_choice, require_count, require_fraction, require_kind, shown
+from hushpoint._checks import require, require_choice, require_count, require_inside, require_kind
 from hushpoint.operators.base import LOSS_IS_ZERO
 from hushpoint.plan import Plan
 from hushpoint.privacy.accounting import answer, ask
@@ -98,11 +98,10 @@ def audit(
     require_choice("view", view, ("final", "iterates"))
     require_count("runs", runs, least=100, remedy="Pass at least 100 runs; 10,000 give a useful answer.")
     _check_worlds(plan, problem, neighbour, claimed_plan)
-    if require_fraction("confidence", confidence, remedy=_CONFIDENCE) == 1:
-        raise ValueError(f"confidence is {confidence!r}. {_CONFIDENCE}")
+    require_inside("confidence", confidence, remedy=_CONFIDENCE)
     require_count("seed", seed, least=0, remedy="Pass a whole number, 0 or larger: an audit is an experiment.")
-    if sampler is not None and not callable(sampler):
-        raise ValueError(f"sampler is {shown(sampler)}. Pass a function of a problem and a seed, or None.")
+    remedy = "Pass a function of a problem and a seed, or None."
+    require(sampler is None or callable(sampler), "sampler", sampler, remedy)
     question = ask(plan if claimed_plan is None else claimed_plan, view, adjacency)  # type: ignore[arg-type]
     if neighbour is None:
         if question.adjacency == "zero-out" and question.item_level and plan.operator.zero_out != LOSS_IS_ZERO:

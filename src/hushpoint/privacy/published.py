@@ -8,8 +8,7 @@ from __future__ import annotations
 
 import math
 
-from hushpoint._checks import require_count, require_positive
-from hushpoint.privacy.gaussian import require
+from hushpoint._checks import require, require_count, require_positive
 
 
 def centralized_admm_rdp(

@@ -13,8 +13,10 @@ from typing import Any
 import numpy as np
 
 from hushpoint._checks import (
+    require,
     require_count,
     require_fraction,
+    require_inside,
     require_nonnegative,
     require_positive,
     shown,
@@ -309,17 +311,12 @@ def noise_power(noise_std: float | Sequence[float], size: int, weights: Sequence
 def _require_lipschitz(name: str, value: Any) -> float:
     remedy = "Pass the Lipschitz constant of a non-expansive operator, from 0 to 1."
     number = require_nonnegative(name, value, remedy=remedy)
-    if number > 1:
-        raise ValueError(f"{name} is {shown(value)}. {remedy}")
+    require(number <= 1, name, value, remedy)
     return number
 
 
 def _require_averaged(relaxation: Any) -> float:
-    remedy = "Pass a number in (0, 1): at 1 there is no such bound."
-    number = require_fraction("relaxation", relaxation, remedy=remedy)
-    if number == 1:
-        raise ValueError(f"relaxation is {shown(relaxation)}. {remedy}")
-    return number
+    return require_inside("relaxation", relaxation, remedy="Pass a number in (0, 1): at 1 there is no such bound.")
 
 
 def require_smoothness(smoothness: Any) -> float:
