@@ -79,7 +79,7 @@ def init(
     from hushpoint._files import write_text
     from hushpoint.federated.folder import Federation, Shape
     from hushpoint.federated.launch import write_app
-    from hushpoint.tables.schema import toml_value
+    from hushpoint.schema import toml_value
 
     if (schema is None) == (features is None):
         raise ValueError("give one of --schema FILE (tables) and --features N (NumPy data).")

@@ -32,8 +32,8 @@ from hushpoint.plan import Plan
 from hushpoint.privacy.guarantee import Adjacency, Budget
 from hushpoint.problem import Problem
 from hushpoint.regularizers import L2
+from hushpoint.schema import Category, Schema, load_schema
 from hushpoint.tables.reading import read_table
-from hushpoint.tables.schema import Category, Schema, load_schema
 
 Array = NDArray[np.float64]
 

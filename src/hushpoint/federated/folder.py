@@ -27,7 +27,7 @@ from hushpoint.plan import Plan
 from hushpoint.privacy.guarantee import Budget
 from hushpoint.problem import Problem, Rows, item_rows
 from hushpoint.regularizers import Regularizer
-from hushpoint.tables.schema import Schema, toml_value
+from hushpoint.schema import Schema, toml_value
 
 if TYPE_CHECKING:
     from cryptography.hazmat.primitives.asymmetric.ec import EllipticCurvePrivateKey, EllipticCurvePublicKey

@@ -14,7 +14,7 @@ from sklearn.utils.validation import _check_feature_names_in, check_is_fitted, v
 
 from hushpoint._checks import require, require_choice, require_flag, shown
 from hushpoint._silence import silent_about
-from hushpoint.tables.schema import ONLY_IF_PUBLIC
+from hushpoint.schema import ONLY_IF_PUBLIC
 
 
 class DeclaredOneHot(TransformerMixin, BaseEstimator):

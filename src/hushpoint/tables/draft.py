@@ -8,10 +8,10 @@ from typing import Any
 
 import numpy as np
 
+from hushpoint import cells
 from hushpoint._checks import require
-from hushpoint.tables import cells
+from hushpoint.schema import FORMAT, toml_key, toml_value
 from hushpoint.tables.reading import read_chunks
-from hushpoint.tables.schema import FORMAT, toml_key, toml_value
 
 MOST_CATEGORIES = 50
 _MISSING_WORDS = ("", "?", "NA", "N/A", "NaN", "nan", "null", "NULL", "None", "none", ".", "-")

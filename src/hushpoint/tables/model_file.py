@@ -16,7 +16,7 @@ from hushpoint._checks import require_choice
 from hushpoint._files import written_whole
 from hushpoint._version import __version__
 from hushpoint.privacy.guarantee import Guarantee
-from hushpoint.tables.schema import Number, Schema
+from hushpoint.schema import Number, Schema
 
 Array = NDArray[np.float64]
 

@@ -9,7 +9,7 @@ from typing import Any
 from hushpoint._checks import require_inside
 from hushpoint.privacy.gaussian import gdp_epsilon, gdp_mu
 from hushpoint.privacy.guarantee import Adjacency, Guarantee, compose
-from hushpoint.tables.schema import Column, Schema
+from hushpoint.schema import Column, Schema
 
 
 def split_budget(epsilon: float, delta: float, share: float) -> tuple[float, float]:
