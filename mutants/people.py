@@ -297,7 +297,7 @@ BUGS = [
     ),
     _tables(
         name="table-error-quotes-a-cell",
-        file=f"{_HERE}/tables/cells.py",
+        file=f"{_HERE}/cells.py",
         old="has cells that are not numbers.",
         new="has cells that are not numbers, {column.tolist()}.",
         why="an error message has people's entries in it",

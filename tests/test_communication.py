@@ -16,7 +16,7 @@ import numpy as np
 import pytest
 from rich.console import Console
 
-from hushpoint.commands import study as commands
+from hushpoint.commands import reproduce as commands
 from hushpoint.experiments import communication, study
 from hushpoint.experiments.communication import ADJACENCY, DELTA, METHODS, Scale, Size, draw
 from hushpoint.experiments.tuning import require_equal_effort

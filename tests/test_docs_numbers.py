@@ -11,11 +11,12 @@ import re
 import numpy as np
 import pytest
 from documents import ROOT, examples, run
+from oracles import printed as published
 from scipy import integrate, stats
 from scipy.special import gammaln, logsumexp
 
 import hushpoint as hp
-from hushpoint.privacy import gdp_mu, published
+from hushpoint.privacy import gdp_mu
 from hushpoint.privacy.selection import best_distribution, run_count, selection_mu
 
 

@@ -16,7 +16,7 @@ from rich.console import Console
 from scipy.stats import binom, norm
 
 from hushpoint import methods
-from hushpoint.commands import study as commands
+from hushpoint.commands import reproduce as commands
 from hushpoint.experiments import claims, contenders, frontier_table, lasso, logistic, published_recipe, study
 from hushpoint.experiments.contenders import CONTENDERS, Size, draw
 from hushpoint.experiments.published_recipe import Recipe

@@ -14,6 +14,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from hushpoint._files import written_whole
 from hushpoint.privacy.guarantee import Guarantee
 from hushpoint.tables import (
     Boolean,
@@ -29,7 +30,6 @@ from hushpoint.tables import (
     read_table,
 )
 from hushpoint.tables.reading import read_chunks
-from hushpoint.tables.writing import written_whole
 
 GOOD = """
 target = "ill"

@@ -20,8 +20,8 @@ from typer.testing import CliRunner
 from hushpoint import cli, report
 from hushpoint.commands import tabular
 from hushpoint.preprocessing import TableEncoder
+from hushpoint.schema import LEAVE_OUT, ONLY_IF_PUBLIC
 from hushpoint.tables import Boolean, Number, Schema, draft_schema, fit_model, load_model, model_file
-from hushpoint.tables.schema import LEAVE_OUT, ONLY_IF_PUBLIC
 
 ROWS = 1500
 SECRET = "zebra-4711"  # in the data, and nowhere else

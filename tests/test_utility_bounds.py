@@ -8,12 +8,12 @@ import math
 
 import numpy as np
 import pytest
+from oracles import printed
 
 import hushpoint as hp
 from hushpoint import methods, utility
 from hushpoint.noise import source_for
 from hushpoint.operators import FixedPoint
-from hushpoint.privacy import published
 from hushpoint.regularizers import L2, ElasticNet
 
 SIGMAS = 6
@@ -530,11 +530,14 @@ def test_published_bound_is_never_smaller_and_how_much_larger():
         tau, prob, size = rng.uniform(0, 0.999), rng.uniform(0.01, 1), int(rng.integers(1, 1000))
         noise_std, error = math.sqrt(1 - tau) * 10 ** rng.uniform(0.01, 2), rng.choice([0.0, 10 ** rng.uniform(-2, 1)])
         steps, start = int(rng.integers(2, 10_000)), 10 ** rng.uniform(-1, 3)
-        printed = utility.published_distance_bound(steps, tau, noise_std, size, start, prob, error)
+        at_most = printed.utility_bound(
+            steps=steps - 1, contraction=tau, block_prob=prob, dimension=size, noise_std=noise_std,
+            initial_distance_squared=start**2, error_std=error,
+        )  # fmt: skip
         ours = utility.distance_bound(steps, tau, 1.0, noise_std, size, start, prob, error)
-        assert ours <= printed
+        assert ours <= at_most
         if prob**2 * (1 - tau) * steps > 200:  # the start is forgotten: what is left is noise
-            ratios.append(printed / ours)
+            ratios.append(at_most / ours)
     assert min(ratios) > 8
     assert np.median(ratios) > 50
     assert max(ratios) > 1e4
@@ -544,10 +547,12 @@ def test_published_functions_are_the_printed_ones():
     by_hand = (1 - 0.25 * 0.4 / 8) ** 6 * 9 + 8 * (
         (math.sqrt(10) * 2 + 1) / (math.sqrt(0.5) * 0.4) + (10 * 4 + 1) / (0.5**3 * 0.4**3)
     )
-    assert utility.published_distance_bound(7, 0.6, 2.0, 10, 3.0, 0.5, 1.0) == pytest.approx(by_hand)
-    rate = utility.published_learning_rate(0.9, 1.0, 10)
+    case = {"contraction": 0.6, "block_prob": 0.5, "dimension": 10, "noise_std": 2.0, "error_std": 1.0}
+    assert printed.utility_bound(steps=6, initial_distance_squared=9.0, **case) == pytest.approx(by_hand)
+    case = {"contraction": 0.9, "block_prob": 1.0, "dimension": 10, "noise_std": 1.0}
+    rate = printed.proof_relaxation(**case)
     assert rate == pytest.approx(19.2, abs=0.05)
-    low, high = published.learning_rate_range(contraction=0.9, block_prob=1.0, dimension=10, noise_std=1.0)
+    low, high = printed.learning_rate_range(**case)
     assert low < rate < high
 
 
@@ -732,7 +737,6 @@ def test_more_budget_or_more_items_is_better():
         (lambda: utility.residual_bound(0, 0.5, 1.0, 2, 1.0), "steps"),
         (lambda: utility.gradient_lipschitz(0.1, 1.0, 2.0), "strong_convexity"),
         (lambda: utility.reflected_prox_lipschitz(0.1, math.nan), "smoothness"),
-        (lambda: utility.published_distance_bound(1, 0.9, 1.0, 2, 1.0), "steps"),
         (lambda: utility.admm_tradeoff(0.0, 3, items=9, gamma=1.0, model_size=1.0, **FACTS), "mu"),
         (lambda: utility.admm_tradeoff(1.0, 0, items=9, gamma=1.0, model_size=1.0, **FACTS), "steps"),
         (lambda: utility.gradient_tradeoff(1.0, 3, items=9, step_size=99.0, model_size=1.0, **FACTS), "step_size"),

@@ -7,32 +7,44 @@ import numbers
 import operator
 import warnings
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, TypeVar, cast
+
+Kind = TypeVar("Kind")
 
 _NARROWEST, _WIDEST = 1e-150, 1e150  # widths whose squares are neither 0 nor infinite
+
+
+def require(condition: bool, name: str, value: Any, remedy: str) -> None:
+    """Unless a condition holds, an error that names the argument, its value and the remedy."""
+    if not condition:
+        raise ValueError(f"{name} is {shown(value)}. {remedy}")
 
 
 def require_positive(name: str, value: Any, *, remedy: str = "Pass a positive number.") -> float:
     """A finite number above zero."""
     number = _number(name, value, remedy)
-    if not (math.isfinite(number) and number > 0):
-        raise ValueError(f"{name} is {shown(value)}. {remedy}")
+    require(math.isfinite(number) and number > 0, name, value, remedy)
     return number
 
 
 def require_nonnegative(name: str, value: Any, *, remedy: str = "Pass a finite number, 0 or larger.") -> float:
     """A finite number, zero or above."""
     number = _number(name, value, remedy)
-    if not (math.isfinite(number) and number >= 0):
-        raise ValueError(f"{name} is {shown(value)}. {remedy}")
+    require(math.isfinite(number) and number >= 0, name, value, remedy)
     return number
 
 
 def require_fraction(name: str, value: Any, *, remedy: str = "Pass a number in (0, 1].") -> float:
     """A number in (0, 1]."""
     number = _number(name, value, remedy)
-    if not 0 < number <= 1:
-        raise ValueError(f"{name} is {shown(value)}. {remedy}")
+    require(0 < number <= 1, name, value, remedy)
+    return number
+
+
+def require_inside(name: str, value: Any, *, remedy: str = "Pass a number between 0 and 1.") -> float:
+    """A number in (0, 1)."""
+    number = _number(name, value, remedy)
+    require(0 < number < 1, name, value, remedy)
     return number
 
 
@@ -44,21 +56,20 @@ def require_count(name: str, value: Any, *, least: int = 1, most: int | None = N
         number = operator.index(value)
     except TypeError:
         raise ValueError(f"{name} is {shown(value)}. {remedy}") from None
-    if isinstance(value, bool) or number < least or (most is not None and number > most):
-        raise ValueError(f"{name} is {shown(value)}. {remedy}")
+    inside = number >= least and (most is None or number <= most)
+    require(inside and not isinstance(value, bool), name, value, remedy)
     return number
 
 
 def require_choice(name: str, value: Any, choices: Sequence[str]) -> None:
     """One of a few words."""
-    if not isinstance(value, str) or value not in choices:
-        raise ValueError(f"{name} is {shown(value)}. Choose one of: {', '.join(map(repr, choices))}.")
+    remedy = f"Choose one of: {', '.join(map(repr, choices))}."
+    require(isinstance(value, str) and value in choices, name, value, remedy)
 
 
 def require_flag(name: str, value: Any) -> bool:
     """True or False, not something that merely counts as one of them."""
-    if type(value).__name__ not in ("bool", "bool_"):
-        raise ValueError(f"{name} is {shown(value)}. Pass True or False.")
+    require(type(value).__name__ in ("bool", "bool_"), name, value, "Pass True or False.")
     return bool(value)
 
 
@@ -74,10 +85,10 @@ def require_range(name: str, low: float, high: float) -> tuple[float, float]:
     return low, high
 
 
-def require_kind(name: str, value: Any, kind: type, *, remedy: str) -> None:
+def require_kind(name: str, value: Any, kind: type[Kind], *, remedy: str) -> Kind:
     """An object of a class."""
-    if not isinstance(value, kind):
-        raise ValueError(f"{name} is {shown(value)}. {remedy}")
+    require(isinstance(value, kind), name, value, remedy)
+    return cast(Kind, value)
 
 
 def warn_of_large_delta(delta: float, items: int, unit: str, stacklevel: int) -> None:
@@ -100,8 +111,7 @@ def shown(value: Any) -> str:
 
 
 def _number(name: str, value: Any, remedy: str) -> float:
-    if isinstance(value, (bool, str, bytes)):
-        raise ValueError(f"{name} is {shown(value)}. {remedy}")
+    require(not isinstance(value, (bool, str, bytes)), name, value, remedy)
     try:
         return float(value)
     except (TypeError, ValueError):

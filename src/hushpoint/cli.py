@@ -12,8 +12,9 @@ from typing import Annotated, Any
 import click
 import typer
 
+from hushpoint._checks import require_choice
 from hushpoint._version import __version__
-from hushpoint.commands import federated, report, study, tabular
+from hushpoint.commands import federated, report, reproduce, tabular
 from hushpoint.commands.printing import give_up_printing, is_unprintable
 
 app = typer.Typer(
@@ -73,9 +74,9 @@ def _options(
 
 
 _studies = typer.Typer(no_args_is_help=True, help="Run a study, or what is left of it, and print what it shows.")
-_studies.command()(_plainly(study.lasso))
-_studies.command()(_plainly(study.logistic))
-_studies.command()(_plainly(study.communication))
+_studies.command()(_plainly(reproduce.lasso))
+_studies.command()(_plainly(reproduce.logistic))
+_studies.command()(_plainly(reproduce.communication))
 app.add_typer(_studies, name="reproduce")
 _federated = typer.Typer(no_args_is_help=True, help="Train across sites that keep their data, on Flower or in process.")
 for _command in (
@@ -95,7 +96,7 @@ app.command()(_plainly(tabular.schema))
 app.command()(_plainly(tabular.fit))
 app.command()(_plainly(tabular.predict))
 app.command()(_plainly(report.report))
-app.command()(_plainly(study.demo))
+app.command()(_plainly(reproduce.demo))
 
 
 @app.command()
@@ -195,8 +196,7 @@ def _declared(
 def _make(method: str, problem: Any, arguments: dict[str, Any]) -> Any:
     from hushpoint import methods
 
-    if method not in methods.__all__:
-        raise ValueError(f"method is {method!r}. Choose one of: {', '.join(methods.__all__)}.")
+    require_choice("method", method, methods.__all__)
     try:
         return getattr(methods, method)(problem, **arguments)
     except TypeError as error:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from hushpoint._files import save_arrays
 from hushpoint._threads import ahead
 from hushpoint.noise import Place, Source, source_for
 from hushpoint.schedules import Schedule
@@ -57,15 +58,7 @@ class State:
 
     def save(self, path: str | Path) -> None:
         """Write the state to one file, whole or not at all."""
-        target = Path(path)
-        partial = target.with_name(target.name + ".partial")
-        with partial.open("wb") as file:
-            np.savez(
-                file,
-                allow_pickle=False,
-                **{name: np.asarray(value) for name, value in self._record().items()},
-            )
-        partial.replace(target)
+        save_arrays(Path(path), {**self.__dict__, "seed": "" if self.seed is None else str(self.seed)})
 
     @staticmethod
     def load(path: str | Path) -> State:
@@ -79,9 +72,6 @@ class State:
             record[name] = str(record[name])
         record["watched"] = bool(record["watched"])
         return State(**record, seed=int(seed) if seed else None)
-
-    def _record(self) -> dict[str, Any]:
-        return {**self.__dict__, "seed": "" if self.seed is None else str(self.seed)}
 
     def copy(self) -> State:
         """A state of its own, so that a run never changes the one it was given."""

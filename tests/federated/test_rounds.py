@@ -9,6 +9,7 @@ import pytest
 from federations import SITES, Federation, anchored, local, problem
 
 import hushpoint as hp
+from hushpoint import _files
 from hushpoint.federated import Reply, ServerStore, SiteStore, decode, disk, encode, ledger, record, run_in_process
 
 
@@ -94,7 +95,7 @@ def _killer(monkeypatch, at, before):
 
     for module in (ledger, record):
         monkeypatch.setattr(module, "append_line", dying(disk.append_line))
-        monkeypatch.setattr(module, "save_arrays", dying(disk.save_arrays))
+        monkeypatch.setattr(module, "save_arrays", dying(_files.save_arrays))
 
 
 @pytest.mark.parametrize("before", [True, False], ids=["before", "after"])

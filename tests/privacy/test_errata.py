@@ -12,9 +12,10 @@ from typing import Any
 
 import numpy as np
 import pytest
+from oracles import printed as published
 
 from hushpoint import Plan, Problem, methods
-from hushpoint.privacy import exact_mu, gdp_epsilon, published, subsampling
+from hushpoint.privacy import exact_mu, gdp_epsilon, subsampling
 from hushpoint.privacy.exact import exact_rdp
 from hushpoint.privacy.gaussian import gaussian_rdp
 

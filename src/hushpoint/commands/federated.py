@@ -76,10 +76,10 @@ def init(
 
     Example: hushpoint federated init hospitals --rows 1200 --rows 800 --schema patients.schema.toml
     """
+    from hushpoint._files import write_text
     from hushpoint.federated.folder import Federation, Shape
     from hushpoint.federated.launch import write_app
-    from hushpoint.tables.schema import toml_value
-    from hushpoint.tables.writing import written_whole
+    from hushpoint.schema import toml_value
 
     if (schema is None) == (features is None):
         raise ValueError("give one of --schema FILE (tables) and --features N (NumPy data).")
@@ -87,8 +87,7 @@ def init(
         raise ValueError(f"{str(folder)!r} is not empty. Choose another folder.")
     text = f"features = {features}\n" if schema is None else _read(schema)
     folder.mkdir(parents=True, exist_ok=True)
-    with written_whole(folder / "schema.toml") as file:
-        file.write(text)
+    write_text(folder / "schema.toml", text)
     shape = Shape.read(folder / "schema.toml")
     values = {
         "folder": folder,
@@ -99,8 +98,7 @@ def init(
         "address": address,
     }
     for name, template in (("federation.toml", _FEDERATION), ("server.toml", _SERVER)):
-        with written_whole(folder / name) as file:
-            file.write(template.format(**values))
+        write_text(folder / name, template.format(**values))
     federation = Federation(folder)
     federation.write_plan()
     write_app(federation)

@@ -38,8 +38,8 @@ def schema(
 
     Example: hushpoint schema data.csv --target income -o data.schema.toml
     """
+    from hushpoint._files import require_free, write_text
     from hushpoint.tables.draft import draft_schema
-    from hushpoint.tables.writing import require_free, written_whole
 
     if output is not None:
         require_free(output, force)
@@ -47,8 +47,7 @@ def schema(
     if output is None:
         typer.echo(text, nl=False)
         return
-    with written_whole(output, force) as file:
-        file.write(text)
+    write_text(output, text, force)
     typer.echo(
         f"Wrote {output}. It is a draft and private: correct its comments to what is publicly known, take each # away, "
         f"then run\n  hushpoint fit {data} --schema {output} --epsilon 1 -o model.json"
@@ -86,8 +85,8 @@ def fit(
 
     Example: hushpoint fit data.csv --schema data.schema.toml --target income --epsilon 1 -o model.json
     """
+    from hushpoint._files import require_free
     from hushpoint.tables.training import fit_model
-    from hushpoint.tables.writing import require_free
 
     require_free(output, force)  # before the budget is spent
     fitted = fit_model(
@@ -130,9 +129,9 @@ def predict(
 
     Example: hushpoint predict model.json new.csv -o predictions.csv
     """
+    from hushpoint._files import require_free
     from hushpoint.tables.model_file import load_model
     from hushpoint.tables.reading import read_chunks
-    from hushpoint.tables.writing import require_free
 
     if output is not None:
         require_free(output, force)
@@ -158,7 +157,7 @@ def _predicted(fitted: TableModel, chunk: Any, proba: bool) -> list[list[Any]]:
 
 @contextmanager
 def _opened(output: Path | None, force: bool) -> Iterator[IO[str]]:
-    from hushpoint.tables.writing import written_whole
+    from hushpoint._files import written_whole
 
     if output is None:
         yield sys.stdout

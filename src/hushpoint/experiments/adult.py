@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from hushpoint.tables.schema import Category, Column, Ignored, Number, Schema
+from hushpoint.schema import Category, Column, Ignored, Number, Schema
 
 _RANGES = {
     "age": (17, 90),

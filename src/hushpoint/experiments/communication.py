@@ -9,7 +9,6 @@ data of the same law; what is reported comes from data that no setting has seen.
 from __future__ import annotations
 
 import math
-import shlex
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict, dataclass, field
 from functools import cached_property, lru_cache, partial
@@ -18,17 +17,15 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from rich import box
 from rich.console import Console
 from rich.table import Table
 from scipy.optimize import minimize
 
 from hushpoint import engine, methods
-from hushpoint._version import __version__
 from hushpoint.experiments.contenders import AGGREGATOR, NOBODY
 from hushpoint.experiments.seeds import derived
-from hushpoint.experiments.study import Cell, Record, finish, number, run_cells, say, write_json, write_table
-from hushpoint.experiments.tuning import Settings, choices, product, require_equal_effort
+from hushpoint.experiments.study import Cell, Record, Study, number, spread, table_of_methods
+from hushpoint.experiments.tuning import Settings, choices, in_words, product, require_equal_effort
 from hushpoint.plan import Plan
 from hushpoint.privacy.guarantee import Adjacency, Budget
 from hushpoint.problem import Problem
@@ -39,6 +36,7 @@ Array = NDArray[np.float64]
 
 ADJACENCY: Adjacency = "zero-out"  # which the amplification of secret samples needs
 DELTA = 1e-5
+TITLE = "Rounds and bytes to 1% of the non-private objective: private ADMM, DP-FedAvg and DP-FedSGD"
 TARGET = 0.01  # of the non-private objective
 _ROW_NORM, _RIDGE = 1.5, 1e-3
 _AGAIN = 6  # one setting in so many is tried on all tuning data, after one try each
@@ -281,8 +279,7 @@ def _evaluated(settings: Record, rounds: int, plan: Plan) -> Record:
         for run in range(settings["runs"])
     ]
     return {
-        "gap_mean": float(np.mean(gaps)),
-        "gap_std": float(np.std(gaps, ddof=1 if len(gaps) > 1 else 0)),
+        **spread("gap", gaps),
         "gaps": gaps,
         "noise_std": plan.parameters["noise_std"],
         "view": guarantee.view,
@@ -349,9 +346,8 @@ def run_communication(
     console: Console | None = None,
 ) -> Record:
     """Run the study, or what is left of it, and write its tables, sentences and report into a directory."""
-    console = Console() if console is None else console
-    scale = (QUICK if quick else FULL) if scale is None else scale
-    directory.mkdir(parents=True, exist_ok=True)
+    console = console or Console()
+    scale = scale or (QUICK if quick else FULL)
     effort = require_equal_effort({name: scale.settings_of(name) for name in scale.methods})
     _say_what(scale, effort, console)
     common = {
@@ -366,22 +362,12 @@ def run_communication(
         )
         for name in scale.methods for epsilon in scale.epsilons for share in scale.shares
     ]  # fmt: skip
-    record = _record(scale, effort, quick, seed, directory)
-    write_json(directory / "run.json", record)
-    weight = sum(cell.weight for cell in cells)
-    results = run_cells(directory, cells, lambda cell, result: (), weight=weight, jobs=jobs, console=console)
-    tried = _tried(scale, results)
+    study = Study("communication", TITLE, directory, _settings(scale, effort), {"quick": quick}, seed, console)
+    tried = _tried(scale, study.run(cells, jobs))
     rows = _rows(scale, tried)
-    write_table(directory / "tables" / "communication.csv", COLUMNS, rows)
-    write_table(directory / "tables" / "search.csv", SEARCH, tried)
-    tables = {name: f"tables/{name}.csv" for name in ("communication", "search")}
-    record |= {"finished": True, "tables": tables, "summary": _summary(rows), "claims": _claims(rows)}
-    console.print()
-    say("In detail:", record["claims"], console)
-    console.print(_terminal_table(scale, rows))
-    say("In short:", record["summary"], console)
-    finish(directory, record, console)
-    return record
+    study.save("communication", COLUMNS, rows)
+    study.save("search", SEARCH, tried)
+    return study.finish(_summary(rows), _claims(rows), _terminal_table(scale, rows))
 
 
 def _weight(name: str, share: float) -> float:
@@ -394,36 +380,20 @@ def _word(epsilon: float | None) -> str:
     return "none" if epsilon is None else f"{epsilon:g}"
 
 
-def _record(scale: Scale, effort: int, quick: bool, seed: int, directory: Path) -> Record:
-    option = " --quick" if quick else ""
+def _settings(scale: Scale, effort: int) -> Record:
     return {
-        "format": 1,
-        "kind": "study",
-        "name": "communication",
-        "title": "Rounds and bytes to 1% of the non-private objective: private ADMM, DP-FedAvg and DP-FedSGD",
-        "command": f"hushpoint reproduce communication{option} --seed {seed} --out {shlex.quote(str(directory))}",
-        "seed": seed,
-        "version": __version__,
-        "quick": quick,
-        "finished": False,
-        "settings": {
-            **asdict(scale.size),
-            "epsilons": [_word(epsilon) for epsilon in scale.epsilons],
-            "delta": DELTA,
-            "adjacency": ADJACENCY,
-            "unit": "user",
-            "shares_of_users_a_round": list(scale.shares),
-            "rounds_tried": list(scale.rounds),
-            "bytes_of_a_request_and_its_reply": {name: round_trip(name, scale.size.features) for name in scale.methods},
-            "runs": scale.runs,
-            "tuning_runs": scale.tuning_runs,
-            "settings_tuned_over": effort,
-            "grids": {name: choices(scale.settings_of(name)) for name in scale.methods},
-        },
-        "summary": [],
-        "claims": [],
-        "tables": {},
-        "figures": {},
+        **asdict(scale.size),
+        "epsilons": [_word(epsilon) for epsilon in scale.epsilons],
+        "delta": DELTA,
+        "adjacency": ADJACENCY,
+        "unit": "user",
+        "shares_of_users_a_round": list(scale.shares),
+        "rounds_tried": list(scale.rounds),
+        "bytes_of_a_request_and_its_reply": {name: round_trip(name, scale.size.features) for name in scale.methods},
+        "runs": scale.runs,
+        "tuning_runs": scale.tuning_runs,
+        "settings_tuned_over": effort,
+        "grids": {name: choices(scale.settings_of(name)) for name in scale.methods},
     }
 
 
@@ -557,23 +527,18 @@ def _say_what(scale: Scale, effort: int, console: Console) -> None:
         highlight=False,
     )
     for name in scale.methods:
-        listed = "; ".join(
-            f"{key} {', '.join('none' if value is None else f'{value:g}' for value in values)}"
-            for key, values in choices(scale.settings_of(name)).items()
-        )
-        console.print(f"  {METHODS[name].label}: {listed}", highlight=False)
+        console.print(f"  {METHODS[name].label}: {in_words(scale.settings_of(name))}", highlight=False)
     console.print()
 
 
 def _terminal_table(scale: Scale, rows: Sequence[Record]) -> Table:
     """A line a method, a column a budget: fewest rounds, fewest bytes."""
-    table = Table(
-        title="Fewest rounds, and fewest bytes, to 1% of the non-private objective", box=box.SIMPLE_HEAD,
-        padding=(0, 1), title_style="bold", caption="never: the lowest mean gap in any of the rounds tried",
-    )  # fmt: skip
-    table.add_column("method", overflow="fold")
-    for epsilon in scale.epsilons:
-        table.add_column("no noise" if epsilon is None else f"eps {epsilon:g}", justify="right", no_wrap=True)
+    table = table_of_methods(
+        "Fewest rounds, and fewest bytes, to 1% of the non-private objective",
+        *("no noise" if epsilon is None else f"eps {epsilon:g}" for epsilon in scale.epsilons),
+        padding=1,
+        caption="never: the lowest mean gap in any of the rounds tried",
+    )
     for name in scale.methods:
         cells = []
         for epsilon in scale.epsilons:

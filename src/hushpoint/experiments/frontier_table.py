@@ -6,8 +6,9 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from rich import box
 from rich.table import Table
+
+from hushpoint.experiments.study import table_of_methods
 
 Row = Mapping[str, Any]
 
@@ -33,13 +34,9 @@ def _value(text: str) -> Any:
 def terminal_table(frontier: Sequence[Row]) -> Table:
     """A line a method, a column an epsilon, narrow enough for 80 columns."""
     epsilons, lines, notes = _grid(frontier)
-    table = Table(title=TITLE, box=box.SIMPLE_HEAD, padding=(0, 0), title_style="bold")
-    table.add_column("method", overflow="fold")
-    for epsilon in epsilons:
-        table.add_column(f"eps\n{epsilon:g}", justify="right", no_wrap=True)
+    table = table_of_methods(TITLE, *(f"eps\n{epsilon:g}" for epsilon in epsilons), caption="\n".join(notes) or None)
     for label, cells in lines:
         table.add_row(label, *("\n".join(cell).strip() for cell in cells))
-    table.caption = "\n".join(notes) or None
     return table
 
 

@@ -8,7 +8,6 @@ with the best. Every run draws its own training and test data.
 from __future__ import annotations
 
 import math
-import shlex
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -17,15 +16,14 @@ from typing import Any
 import numpy as np
 from rich.console import Console
 
-from hushpoint._version import __version__
-from hushpoint.experiments import bounds, published_recipe
+from hushpoint.experiments import accountants, published_recipe
 from hushpoint.experiments.claims import Frontier, edge_claims, lasso_claims, lasso_summary
 from hushpoint.experiments.contenders import ADJACENCY, CONTENDERS, SHARE, Contender, Sample, Size, draw
 from hushpoint.experiments.frontier_table import terminal_table
 from hushpoint.experiments.published_recipe import Recipe
 from hushpoint.experiments.seeds import derived
-from hushpoint.experiments.study import Cell, Record, finish, run_cells, say, write_json, write_table
-from hushpoint.experiments.tuning import Settings, choices, require_equal_effort, tuned
+from hushpoint.experiments.study import Cell, Record, Study, batches_of, in_batches, spread
+from hushpoint.experiments.tuning import Settings, choices, in_words, require_equal_effort, tuned
 
 DELTA = 1e-6
 
@@ -39,6 +37,8 @@ ROUNDS = (
 
 
 RUNS = ("method", "epsilon", "run", "objective")
+TUNING = ("method", "epsilon", "place", "validation_objective", "chosen", "parameters")
+TITLE = "Private ADMM and DP-SGD on the paper's Lasso, by the same budget, accountant and tuning effort"
 
 
 @dataclass(frozen=True)
@@ -186,18 +186,14 @@ def run_lasso(
 
     ``brief`` prints the table and what it shows in short; the grids and all claims are in the report then.
     """
-    console = Console() if console is None else console
-    scale = (QUICK if quick else FULL) if scale is None else scale
-    directory.mkdir(parents=True, exist_ok=True)
+    console = console or Console()
+    scale = scale or (QUICK if quick else FULL)
     effort = require_equal_effort({name: scale.settings_of(name) for name in scale.methods})
     _say_what(scale, effort, console)
     if not brief:
         _say_grids(scale, console)
     common = {"size": asdict(scale.size), "seed": seed, "delta": DELTA}
     first = Cell("regularisation", regularisation, {"size": common["size"], "seed": seed}, 0.2)
-    runs_in_batches = [
-        list(range(start, min(start + scale.batch, scale.runs))) for start in range(0, scale.runs, scale.batch)
-    ]
 
     def follow(cell: Cell, result: Record) -> Iterable[Cell]:
         if cell.task is regularisation:
@@ -211,55 +207,37 @@ def run_lasso(
                     yield Cell(f"tuning-{name}-{epsilon:g}", tuning, settings, _weight(scale, name, tuning=True))
         elif cell.task is tuning and result["chosen"] is not None:
             name, epsilon = cell.settings["method"], cell.settings["epsilon"]
-            for number_of_batch, runs in enumerate(runs_in_batches):
+            for number_of_batch, runs in enumerate(in_batches(scale.runs, scale.batch)):
                 options = {"method": name, "epsilon": epsilon, "strength": cell.settings["strength"], "runs": runs}
                 settings = {**common, **options, "parameters": result["chosen"], "follow": epsilon in scale.followed}
                 title = f"runs-{name}-{epsilon:g}-{number_of_batch}"
                 yield Cell(title, evaluation, settings, _weight(scale, name) * len(runs))
 
-    cells = [first, *bounds.cells(scale.size, scale.steps, scale.epsilons, DELTA)]
+    cells = [first, *accountants.cells(scale.size, scale.steps, scale.epsilons, DELTA)]
     if as_published:
         cells += published_recipe.cells(scale.recipe, scale.batch, seed, DELTA)
-    weight = sum(cell.weight for cell in cells) + 0.2
-    weight += sum(
-        _weight(scale, name, tuning=True) + scale.runs * _weight(scale, name) for name in scale.methods
-    ) * len(scale.epsilons)
-    record = _record(scale, quick, as_published, seed, directory, finished=False)
-    write_json(directory / "run.json", record)
-    results = run_cells(directory, cells, follow, weight=weight, jobs=jobs, console=console)
+    one = sum(_weight(scale, name, tuning=True) + scale.runs * _weight(scale, name) for name in scale.methods)
+    options = {"quick": quick, "as-published": as_published}
+    study = Study("lasso", TITLE, directory, _settings(scale, effort), options, seed, console)
+    results = study.run(cells, jobs, follow, later=0.2 + one * len(scale.epsilons))
 
-    strength = results["regularisation"]["strength"]
+    study.settings["strength"] = results["regularisation"]["strength"]
     frontier, rounds, runs = _frontier(scale, results), _rounds(scale, results), _runs(scale, results)
-    tables: dict[str, str] = {}
-
-    def save(name: str, columns: Sequence[str], rows: list[Record]) -> None:
-        write_table(directory / "tables" / f"{name}.csv", columns, rows)
-        tables[name] = f"tables/{name}.csv"
-
-    save("frontier", FRONTIER, frontier)
-    save("rounds", ROUNDS, rounds)
-    save("runs", RUNS, runs)
-    save("tuning", ("method", "epsilon", "place", "validation_objective", "chosen", "parameters"), _tuning(results))
-    for name, (columns, rows) in bounds.tables(results).items():
-        save(name, columns, rows)
+    study.save("frontier", FRONTIER, frontier)
+    study.save("rounds", ROUNDS, rounds)
+    study.save("runs", RUNS, runs)
+    study.save("tuning", TUNING, _tuning(results))
+    for name, (columns, rows) in accountants.tables(results).items():
+        study.save(name, columns, rows)
     recipe_rows: list[Record] = []
     if as_published:
         for name, (columns, rows) in published_recipe.tables(results, DELTA).items():
-            save(name, columns, rows)
+            study.save(name, columns, rows)
             recipe_rows += rows
     shown = Frontier(frontier, runs)
-    summary = lasso_summary(shown, recipe_rows)
-    claims = lasso_claims(shown) + edge_claims(frontier, record["settings"]["grids"])
+    claims = lasso_claims(shown) + edge_claims(frontier, study.settings["grids"])
     claims += published_recipe.claims(recipe_rows)
-    record = {**record, "finished": True, "tables": tables, "summary": summary, "claims": claims}
-    record["settings"]["strength"] = strength
-    console.print()
-    if not brief:
-        say("In detail:", claims, console)
-    console.print(terminal_table(frontier))
-    say("In short:", summary, console)
-    finish(directory, record, console)
-    return record
+    return study.finish(lasso_summary(shown, recipe_rows), claims, terminal_table(frontier), brief)
 
 
 def _weight(scale: Scale, name: str, *, tuning: bool = False) -> float:
@@ -269,34 +247,18 @@ def _weight(scale: Scale, name: str, *, tuning: bool = False) -> float:
     return one * len(scale.settings_of(name)) * scale.tuning_runs if tuning else one
 
 
-def _record(scale: Scale, quick: bool, as_published: bool, seed: int, directory: Path, *, finished: bool) -> Record:
-    options = (" --quick" if quick else "") + (" --as-published" if as_published else "")
+def _settings(scale: Scale, effort: int) -> Record:
     return {
-        "format": 1,
-        "kind": "study",
-        "name": "lasso",
-        "title": "Private ADMM and DP-SGD on the paper's Lasso, by the same budget, accountant and tuning effort",
-        "command": f"hushpoint reproduce lasso{options} --seed {seed} --out {shlex.quote(str(directory))}",
-        "seed": seed,
-        "version": __version__,
-        "quick": quick,
-        "finished": finished,
-        "settings": {
-            **asdict(scale.size),
-            "epsilons": list(scale.epsilons),
-            "delta": DELTA,
-            "adjacency": ADJACENCY,
-            "share_of_users_a_round": SHARE,
-            "runs": scale.runs,
-            "tuning_runs": scale.tuning_runs,
-            "tail": "the last share of the rounds whose mean is the model; rounds.csv shows each round's own model",
-            "settings_tuned_over": len(scale.settings_of(scale.methods[0])),
-            "grids": {name: choices(scale.settings_of(name)) for name in scale.methods},
-        },
-        "summary": [],
-        "claims": [],
-        "tables": {},
-        "figures": {},
+        **asdict(scale.size),
+        "epsilons": list(scale.epsilons),
+        "delta": DELTA,
+        "adjacency": ADJACENCY,
+        "share_of_users_a_round": SHARE,
+        "runs": scale.runs,
+        "tuning_runs": scale.tuning_runs,
+        "tail": "the last share of the rounds whose mean is the model; rounds.csv shows each round's own model",
+        "settings_tuned_over": effort,
+        "grids": {name: choices(scale.settings_of(name)) for name in scale.methods},
     }
 
 
@@ -337,15 +299,8 @@ def _reference_row(name: str, label: str, epsilon: float | None, objectives: lis
 
 
 def _spread(objectives: list[float], best: list[float]) -> Record:
-    values, excess = np.array(objectives), np.array(objectives) - np.array(best)
-    spread = 1 if len(values) > 1 else 0
-    return {
-        "objective_mean": float(values.mean()),
-        "objective_std": float(values.std(ddof=spread)),
-        "excess_mean": float(excess.mean()),
-        "excess_std": float(excess.std(ddof=spread)),
-        "runs": len(values),
-    }
+    excess = np.array(objectives) - np.array(best)
+    return {**spread("objective", objectives), **spread("excess", excess), "runs": len(excess)}
 
 
 def _runs(scale: Scale, results: dict[str, Record]) -> list[Record]:
@@ -375,7 +330,6 @@ def _rounds(scale: Scale, results: dict[str, Record]) -> list[Record]:
                 continue
             ways = np.array([way for batch in batches for way in batch["ways"]])
             for k, step in enumerate(batches[0]["points"]):
-                at = ways[:, k]
                 rows.append(
                     {
                         **_identity(CONTENDERS[name]),
@@ -383,9 +337,8 @@ def _rounds(scale: Scale, results: dict[str, Record]) -> list[Record]:
                         "epsilon": epsilon,
                         "round": step,
                         "numbers_sent": step * batches[0]["numbers_sent"],
-                        "objective_mean": float(at.mean()),
-                        "objective_std": float(at.std(ddof=1 if len(at) > 1 else 0)),
-                        "runs": len(at),
+                        **spread("objective", ways[:, k]),
+                        "runs": len(ways),
                     }
                 )
     return rows
@@ -414,10 +367,7 @@ def _tuning(results: dict[str, Record]) -> list[Record]:
 
 
 def _batches(results: dict[str, Record], name: str, epsilon: float) -> list[Record]:
-    found: list[Record] = []
-    while (title := f"runs-{name}-{epsilon:g}-{len(found)}") in results:
-        found.append(results[title])
-    return found
+    return batches_of(results, f"runs-{name}-{epsilon:g}")
 
 
 def _identity(contender: Contender) -> Record:
@@ -438,15 +388,8 @@ def _say_what(scale: Scale, effort: int, console: Console) -> None:
 def _say_grids(scale: Scale, console: Console) -> None:
     console.print("Tuned over every combination of:")
     for name in scale.methods:
-        listed = "; ".join(
-            f"{key} {', '.join(map(_word, values))}" for key, values in choices(scale.settings_of(name)).items()
-        )
-        console.print(f"  {CONTENDERS[name].label}: {listed}", highlight=False)
+        console.print(f"  {CONTENDERS[name].label}: {in_words(scale.settings_of(name))}", highlight=False)
     console.print()
-
-
-def _word(value: Any) -> str:
-    return "none" if value is None else f"{value:g}"
 
 
 __all__ = ["FULL", "QUICK", "Sample", "Scale", "Size", "run_lasso"]

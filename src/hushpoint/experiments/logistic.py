@@ -8,8 +8,8 @@ test part that is looked at once. (A column ``split`` with the value ``test`` de
 from __future__ import annotations
 
 import hashlib
+import json
 import math
-import shlex
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
@@ -18,24 +18,22 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from rich import box
 from rich.console import Console
 from rich.table import Table
 
 from hushpoint import methods
-from hushpoint._version import __version__
 from hushpoint.experiments import adult
 from hushpoint.experiments.claims import GRADIENT
 from hushpoint.experiments.contenders import AGGREGATOR, CURATOR, SHARE
 from hushpoint.experiments.seeds import derived
-from hushpoint.experiments.study import Cell, Record, finish, run_cells, say, write_json, write_table
+from hushpoint.experiments.study import Cell, Record, Study, spread, table_of_methods
 from hushpoint.experiments.tuning import Settings, choices, product, tuned
 from hushpoint.plan import Plan
 from hushpoint.privacy.guarantee import Adjacency, Budget
 from hushpoint.problem import Problem
 from hushpoint.regularizers import L2
+from hushpoint.schema import Category, Schema, load_schema
 from hushpoint.tables.reading import read_table
-from hushpoint.tables.schema import Category, Schema, load_schema
 
 Array = NDArray[np.float64]
 
@@ -81,8 +79,6 @@ class Parts:
 
 @lru_cache(maxsize=2)
 def _parts(path: str, schema_json: str, seed: int) -> Parts:
-    import json
-
     from hushpoint.preprocessing import TableEncoder
 
     schema, table = Schema.from_dict(json.loads(schema_json)), read_table(path)
@@ -247,12 +243,11 @@ def run_logistic(
     console: Console | None = None,
 ) -> Record:
     """Run the study on a table, or what is left of it, and write tables, claims, figures and report."""
-    console = Console() if console is None else console
-    scale = (QUICK if quick else FULL) if scale is None else scale
+    console = console or Console()
+    scale = scale or (QUICK if quick else FULL)
     known = _schema_of(data, schema, target)
-    text = _json(known.to_dict())
+    text = json.dumps(known.to_dict())
     common: Record = {"path": str(data.resolve()), "schema": text, "seed": seed, "data": _digest(data)}
-    directory.mkdir(parents=True, exist_ok=True)
     grid = list(scale.grid)
 
     def follow(cell: Cell, result: Record) -> Iterable[Cell]:
@@ -278,35 +273,21 @@ def run_logistic(
         _cost(name, rounds) * (len(grid) * _TUNING_RUNS / 8 + scale.runs)
         for name in METHODS if METHODS[name].make for rounds in scale.rounds
     )  # fmt: skip
-    weight = 2.0 + len(scale.epsilons) * (one + 2.0 * scale.runs)
-    record: Record = {
-        "format": 1,
-        "kind": "study",
-        "name": "logistic",
-        "title": f"Private logistic regression on {data.name}: accuracy against epsilon and rounds",
-        "command": _command(data, target, schema, quick, seed, directory),
-        "seed": seed,
-        "version": __version__,
-        "quick": quick,
-        "finished": False,
-        "settings": {
-            "data": data.name,
-            "data_sha256": common["data"],
-            "target": known.target,
-            "epsilons": list(scale.epsilons),
-            "rounds": list(scale.rounds),
-            "runs": scale.runs,
-            "adjacency": ADJACENCY,
-            "settings_tuned_over": len(grid),
-            "grid": choices(grid),
-            "tuning_runs": _TUNING_RUNS,
-        },
-        "summary": [],
-        "claims": [],
-        "tables": {},
-        "figures": {},
+    settings: Record = {
+        "data": data.name,
+        "data_sha256": common["data"],
+        "target": known.target,
+        "epsilons": list(scale.epsilons),
+        "rounds": list(scale.rounds),
+        "runs": scale.runs,
+        "adjacency": ADJACENCY,
+        "settings_tuned_over": len(grid),
+        "grid": choices(grid),
+        "tuning_runs": _TUNING_RUNS,
     }
-    write_json(directory / "run.json", record)
+    title = f"Private logistic regression on {data.name}: accuracy against epsilon and rounds"
+    options = {"data": data, "target": target, "schema": schema, "quick": quick}
+    study = Study("logistic", title, directory, settings, options, seed, console)
     sizes, clips = (", ".join(f"{v:g}" for v in sorted({choice[key] for choice in grid})) for key in ("size", "clip"))
     console.print(
         f"Logistic loss on {data.name}. Every method but the estimator is tuned over {len(grid)} settings, "
@@ -315,18 +296,11 @@ def run_logistic(
         highlight=False,
     )
     first = Cell("references", references, common, 2.0)
-    results = run_cells(directory, [first], follow, weight=weight, jobs=jobs, console=console)
+    results = study.run([first], jobs, follow, later=len(scale.epsilons) * (one + 2.0 * scale.runs))
+    study.settings["delta"] = results["references"]["private_rows"] ** -1.1
     rows = _rows(scale, results)
-    write_table(directory / "tables" / "accuracy.csv", COLUMNS, rows)
-    record |= {"finished": True, "tables": {"accuracy": "tables/accuracy.csv"}}
-    record |= {"summary": _summary(rows), "claims": _claims(rows)}
-    record["settings"]["delta"] = results["references"]["private_rows"] ** -1.1
-    console.print()
-    say("In detail:", record["claims"], console)
-    console.print(_terminal_table(rows))
-    say("In short:", record["summary"], console)
-    finish(directory, record, console)
-    return record
+    study.save("accuracy", COLUMNS, rows)
+    return study.finish(_summary(rows), _claims(rows), _terminal_table(rows))
 
 
 def _cost(name: str, rounds: int) -> float:
@@ -354,20 +328,6 @@ def _digest(path: Path) -> str:
     return hashlib.sha256(path.read_bytes()).hexdigest()
 
 
-def _json(record: Record) -> str:
-    import json
-
-    return json.dumps(record)
-
-
-def _command(data: Path, target: str | None, schema: Path | None, quick: bool, seed: int, directory: Path) -> str:
-    words = ["hushpoint", "reproduce", "logistic", "--data", str(data)]
-    words += ["--target", target] if target else []
-    words += ["--schema", str(schema)] if schema else []
-    words += ["--quick"] if quick else []
-    return shlex.join([*words, "--seed", str(seed), "--out", str(directory)])
-
-
 def _rows(scale: Scale, results: dict[str, Record]) -> list[Record]:
     known = results["references"]
     rows: list[Record] = [
@@ -383,7 +343,7 @@ def _rows(scale: Scale, results: dict[str, Record]) -> list[Record]:
                 result = results.get(f"runs-{title}")
                 if result is None:
                     continue
-                scores, guarantee = np.array(result["accuracies"]), result["guarantee"]
+                guarantee = result["guarantee"]
                 chosen = results[f"tuning-{title}"]["chosen"] if method.make else {}
                 rows.append(
                     {
@@ -393,9 +353,8 @@ def _rows(scale: Scale, results: dict[str, Record]) -> list[Record]:
                         **{key: guarantee[key] for key in ("view", "unit", "basis", "adjacency", "delta")},
                         "epsilon": epsilon,
                         "rounds": result["rounds"],
-                        "accuracy_mean": float(scores.mean()),
-                        "accuracy_std": float(scores.std(ddof=1 if len(scores) > 1 else 0)),
-                        "runs": len(scores),
+                        **spread("accuracy", result["accuracies"]),
+                        "runs": len(result["accuracies"]),
                         "noise_std": result["noise_std"],
                         "parameters": chosen,
                     }
@@ -474,13 +433,8 @@ def _percent(row: Record) -> str:
 
 def _terminal_table(rows: Sequence[Record]) -> Table:
     epsilons = sorted({row["epsilon"] for row in rows if row["method"] in METHODS})
-    table = Table(
-        title="Accuracy on the test rows, in %: mean (std)", box=box.SIMPLE_HEAD, padding=0, title_style="bold"
-    )
-    table.add_column("method", overflow="fold")
-    table.add_column("rounds", justify="right", no_wrap=True)
-    for epsilon in epsilons:
-        table.add_column(f"eps {epsilon:g}", justify="right", no_wrap=True)
+    budgets = (f"eps {epsilon:g}" for epsilon in epsilons)
+    table = table_of_methods("Accuracy on the test rows, in %: mean (std)", "rounds", *budgets)
     for row in rows[:2]:
         table.add_row(row["label"], "", *[_percent(row)] * len(epsilons))
     for name in dict.fromkeys(row["method"] for row in rows[2:]):

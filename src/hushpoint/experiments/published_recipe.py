@@ -28,7 +28,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hushpoint.experiments.seeds import derived
-from hushpoint.experiments.study import Cell, Record, at_least, at_most, number
+from hushpoint.experiments.study import Cell, Record, at_least, at_most, batches_of, in_batches, number, spread
 from hushpoint.privacy.gaussian import gdp_epsilon
 from hushpoint.privacy.subsampling import fixed_size_epsilon
 
@@ -214,11 +214,10 @@ def cells(recipe: Recipe, batch: int, seed: int, delta: float) -> list[Cell]:
     made = []
     for method in _LABELS:
         for epsilon in recipe.epsilons:
-            for start in range(0, recipe.runs, batch):
-                runs = list(range(start, min(start + batch, recipe.runs)))
+            for place, runs in enumerate(in_batches(recipe.runs, batch)):
                 settings: dict[str, Any] = {"recipe": asdict(recipe), "method": method, "epsilon": epsilon}
                 settings |= {"delta": delta, "seed": seed, "runs": runs}
-                title = f"recipe-{method}-{epsilon:.4g}-{start // batch}"
+                title = f"recipe-{method}-{epsilon:.4g}-{place}"
                 made.append(Cell(title, recipe_runs, settings, (0.5 if method == "admm" else 0.1) * len(runs)))
     return made
 
@@ -232,13 +231,10 @@ def tables(results: dict[str, Record], delta: float) -> dict[str, tuple[Sequence
         )
         rows = []
         for epsilon in stated:
-            batches: list[Record] = []
-            while (title := f"recipe-{method}-{epsilon:.4g}-{len(batches)}") in results:
-                batches.append(results[title])
-            best = np.array([value for one in batches for value in one["best"]])
-            last = np.array([value for one in batches for value in one["last"]])
-            found = [value for one in batches for value in one["best_rounds"]]
-            spread = 1 if len(best) > 1 else 0
+            batches = batches_of(results, f"recipe-{method}-{epsilon:.4g}")
+            best, last, found = (
+                [value for one in batches for value in one[key]] for key in ("best", "last", "best_rounds")
+            )
             rows.append(
                 {
                     "method": f"{method}_as_published",
@@ -249,10 +245,8 @@ def tables(results: dict[str, Record], delta: float) -> dict[str, tuple[Sequence
                     "view": "messages" if method == "admm" else "iterates",
                     "delta": delta,
                     "noise_std": batches[0]["noise_std"],
-                    "objective_best_iterate_mean": float(best.mean()),
-                    "objective_best_iterate_std": float(best.std(ddof=spread)),
-                    "objective_last_mean": float(last.mean()),
-                    "objective_last_std": float(last.std(ddof=spread)),
+                    **spread("objective_best_iterate", best),
+                    **spread("objective_last", last),
                     "best_round_mean": float(np.mean(found)),
                     "nonprivate": batches[0]["nonprivate"],
                     "start": batches[0]["start"],

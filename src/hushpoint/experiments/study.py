@@ -1,4 +1,4 @@
-"""The machinery of a study: cells computed in worker processes, kept on disk one by one, and tables made from them.
+"""What every study shares: cells computed in worker processes and kept on disk one by one, tables, claims and report.
 
 A cell is a function of JSON settings that returns JSON. Each finished cell is one file, written whole, with a
 fingerprint of everything it depends on: an interrupted study goes on where it stopped, and a cell made by other
@@ -14,6 +14,7 @@ import json
 import math
 import multiprocessing
 import os
+import shlex
 import signal
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -25,13 +26,16 @@ from decimal import ROUND_CEILING, ROUND_FLOOR, ROUND_HALF_EVEN, Context, Decima
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+from rich import box
 from rich.console import Console
 from rich.padding import Padding
 from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+from rich.table import Table
 
 from hushpoint._checks import require_count
+from hushpoint._files import write_json, write_text
 from hushpoint._version import __version__
-from hushpoint.tables.writing import written_whole
 
 Record = dict[str, Any]
 Task = Callable[[Record], Record]
@@ -201,12 +205,6 @@ def _write(folder: Path, cell: Cell, timed: Record) -> None:
     )
 
 
-def write_json(path: Path, record: Mapping[str, Any]) -> None:
-    """A JSON file, whole or not at all."""
-    with written_whole(path, force=True) as file:
-        file.write(json.dumps(record, indent=1) + "\n")
-
-
 def write_table(path: Path, columns: Sequence[str], rows: Iterable[Mapping[str, Any]]) -> None:
     """A CSV file, whole or not at all; numbers with all their digits, so that the same numbers are the same bytes."""
     text = io.StringIO()
@@ -215,8 +213,7 @@ def write_table(path: Path, columns: Sequence[str], rows: Iterable[Mapping[str, 
     for row in rows:
         writer.writerow([_cell_text(row.get(name)) for name in columns])
     path.parent.mkdir(parents=True, exist_ok=True)
-    with written_whole(path, force=True) as file:
-        file.write(text.getvalue())
+    write_text(path, text.getvalue(), force=True)
 
 
 def _cell_text(value: Any) -> str:
@@ -255,27 +252,121 @@ def apart(value: float) -> str:
     return f"{number(abs(value))} {'below' if value < 0 else 'above'}"
 
 
-def say(title: str, sentences: Iterable[str], console: Console) -> None:
-    """Sentences as a list in the terminal."""
-    console.print(title, style="bold")
-    for sentence in sentences:
-        console.print(Padding(f"- {sentence}", (0, 0, 0, 1)), highlight=False)
-    console.print()
+def spread(name: str, values: Any) -> Record:
+    """Mean and standard deviation over runs, as columns of a table."""
+    runs = np.asarray(values)
+    return {f"{name}_mean": float(runs.mean()), f"{name}_std": float(runs.std(ddof=1 if len(runs) > 1 else 0))}
 
 
-def finish(directory: Path, record: Record, console: Console) -> None:
-    """Draw the figures, write the report, save ``run.json`` and say where everything is."""
-    from hushpoint import plots, report
+def in_batches(runs: int, batch: int) -> list[list[int]]:
+    """The numbers of the runs, so many in one cell."""
+    return [list(range(start, min(start + batch, runs))) for start in range(0, runs, batch)]
 
-    write_json(directory / "run.json", record)
-    try:
-        drawn = plots.draw_all(directory)
-    except ValueError as error:  # matplotlib is an extra
-        console.print(f"No figures: {error} Then run the same command again.")
-    else:
-        record["figures"] = {name: f"figures/{paths[1].name}" for name, paths in drawn.items()}
-        write_json(directory / "run.json", record)
-        for paths in drawn.values():
-            console.print(f"Figure  {paths[1]} (and .png)", soft_wrap=True, highlight=False)
-    console.print(f"Tables  {directory / 'tables'}", soft_wrap=True, highlight=False)
-    console.print(f"Report  {report.write(directory, force=True)}", soft_wrap=True, highlight=False)
+
+def batches_of(results: Mapping[str, Record], name: str) -> list[Record]:
+    """The results of a name's cells, one for each batch of runs."""
+    found: list[Record] = []
+    while (title := f"{name}-{len(found)}") in results:
+        found.append(results[title])
+    return found
+
+
+def table_of_methods(title: str, *columns: str, padding: int = 0, caption: str | None = None) -> Table:
+    """An empty table for the terminal, one line for each method."""
+    table = Table(title=title, box=box.SIMPLE_HEAD, padding=(0, padding), title_style="bold", caption=caption)
+    table.add_column("method", overflow="fold")
+    for column in columns:
+        table.add_column(column, justify="right", no_wrap=True)
+    return table
+
+
+@dataclass
+class Study:
+    """One run of a study: its cells, its tables, what it says, and the ``run.json`` that holds it together.
+
+    ``settings`` say what was run; ``options`` are those of its command, besides seed and place.
+    """
+
+    name: str
+    title: str
+    directory: Path
+    settings: Record
+    options: Mapping[str, Any]
+    seed: int
+    console: Console
+
+    def __post_init__(self) -> None:
+        self.record: Record = {
+            "format": 1,
+            "kind": "study",
+            "name": self.name,
+            "title": self.title,
+            "command": self._command(),
+            "seed": self.seed,
+            "version": __version__,
+            "quick": self.options["quick"],
+            "finished": False,
+            "settings": self.settings,
+            "summary": [],
+            "claims": [],
+            "tables": {},
+            "figures": {},
+        }
+
+    def _command(self) -> str:
+        words = ["hushpoint", "reproduce", self.name]
+        for option, value in self.options.items():
+            if value:
+                words += [f"--{option}"] if value is True else [f"--{option}", str(value)]
+        return shlex.join([*words, "--seed", str(self.seed), "--out", str(self.directory)])
+
+    def run(
+        self, cells: Sequence[Cell], jobs: int, follow: Follow = lambda cell, result: (), later: float = 0.0
+    ) -> dict[str, Record]:
+        """Run the cells, or what is left of them; ``later`` is the weight of those that ``follow`` will make."""
+        self.directory.mkdir(parents=True, exist_ok=True)
+        self._write()
+        weight = sum(cell.weight for cell in cells) + later
+        return run_cells(self.directory, cells, follow, weight=weight, jobs=jobs, console=self.console)
+
+    def save(self, name: str, columns: Sequence[str], rows: Iterable[Mapping[str, Any]]) -> None:
+        """Write one table."""
+        place = f"tables/{name}.csv"
+        write_table(self.directory / place, columns, rows)
+        self.record["tables"][name] = place
+
+    def finish(self, summary: list[str], claims: list[str], shown: Table, brief: bool = False) -> Record:
+        """Say what was found, draw the figures, write the report and ``run.json``, and say where everything is."""
+        from hushpoint import plots, report
+
+        self.record |= {"finished": True, "summary": summary, "claims": claims}
+        self.console.print()
+        if not brief:
+            self._say("In detail:", claims)
+        self.console.print(shown)
+        self._say("In short:", summary)
+        self._write()
+        try:
+            drawn = plots.draw_all(self.directory)
+        except ValueError as error:  # matplotlib is an extra
+            self.console.print(f"No figures: {error} Then run the same command again.")
+        else:
+            self.record["figures"] = {name: f"figures/{paths[1].name}" for name, paths in drawn.items()}
+            self._write()
+            for paths in drawn.values():
+                self._tell(f"Figure  {paths[1]} (and .png)")
+        self._tell(f"Tables  {self.directory / 'tables'}")
+        self._tell(f"Report  {report.write(self.directory, force=True)}")
+        return self.record
+
+    def _write(self) -> None:
+        write_json(self.directory / "run.json", self.record)
+
+    def _say(self, title: str, sentences: Iterable[str]) -> None:
+        self.console.print(title, style="bold")
+        for sentence in sentences:
+            self.console.print(Padding(f"- {sentence}", (0, 0, 0, 1)), highlight=False)
+        self.console.print()
+
+    def _tell(self, text: str) -> None:
+        self.console.print(text, soft_wrap=True, highlight=False)

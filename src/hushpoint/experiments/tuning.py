@@ -21,6 +21,14 @@ def choices(grid: Sequence[Settings]) -> dict[str, list[Any]]:
     return {name: list(dict.fromkeys(settings[name] for settings in grid)) for name in grid[0]}
 
 
+def in_words(grid: Sequence[Settings]) -> str:
+    """What a grid tries."""
+    words = {
+        name: ("none" if value is None else f"{value:g}" for value in values) for name, values in choices(grid).items()
+    }
+    return "; ".join(f"{name} {', '.join(values)}" for name, values in words.items())
+
+
 def require_equal_effort(grids: Mapping[str, Sequence[Settings]]) -> int:
     """The number of settings of every grid; an error where they differ."""
     sizes = {name: len(grid) for name, grid in grids.items()}

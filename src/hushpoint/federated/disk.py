@@ -1,11 +1,10 @@
-"""Files that survive a kill at any moment: written whole, or appended line by line with a chain of checks."""
+"""Files that survive a kill at any moment: arrays written whole, lines appended with a chain of checks."""
 
 from __future__ import annotations
 
 import hashlib
 import json
 import os
-import secrets
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -21,20 +20,6 @@ class Damaged(ValueError):
 
 class Busy(ValueError):
     """Another process holds the folder."""
-
-
-def save_arrays(path: Path, arrays: Mapping[str, Any]) -> None:
-    """Arrays in one file, whole or not at all, on the disk when this returns."""
-    draft = path.with_name(f".{path.name}.{secrets.token_hex(4)}.part")
-    try:
-        with draft.open("xb") as file:
-            np.savez(file, allow_pickle=False, **{name: np.asarray(value) for name, value in arrays.items()})
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(draft, path)
-    finally:
-        draft.unlink(missing_ok=True)
-    sync_folder(path.parent)
 
 
 def load_arrays(path: Path) -> dict[str, NDArray[Any]]:
@@ -109,18 +94,6 @@ def held(folder: Path) -> Iterator[None]:
         except OSError:
             raise Busy(f"another process is at work in {str(folder)!r}. Wait for it, or end it.") from None
         yield
-
-
-def sync_folder(folder: Path) -> None:
-    """Make a new name in a folder survive a power cut."""
-    try:
-        handle = os.open(folder, os.O_RDONLY)
-    except OSError:  # not every system opens folders
-        return
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)
 
 
 def _next_check(check: str, text: str) -> str:

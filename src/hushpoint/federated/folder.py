@@ -18,7 +18,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hushpoint import losses, methods, regularizers
-from hushpoint._checks import require_count, require_positive
+from hushpoint._checks import require, require_choice, require_count, require_kind, require_positive
+from hushpoint._files import write_text
 from hushpoint.federated.client import Client, Window, site_rows
 from hushpoint.federated.ledger import SiteStore
 from hushpoint.federated.terms import plan_digest, require_federated
@@ -26,8 +27,7 @@ from hushpoint.plan import Plan
 from hushpoint.privacy.guarantee import Budget
 from hushpoint.problem import Problem, Rows, item_rows
 from hushpoint.regularizers import Regularizer
-from hushpoint.tables.schema import Schema, toml_value
-from hushpoint.tables.writing import written_whole
+from hushpoint.schema import Schema, toml_value
 
 if TYPE_CHECKING:
     from cryptography.hazmat.primitives.asymmetric.ec import EllipticCurvePrivateKey, EllipticCurvePublicKey
@@ -62,9 +62,7 @@ def _only(table: Mapping[str, Any], where: str, known: tuple[str, ...]) -> None:
 
 def _table(settings: Mapping[str, Any], name: str) -> dict[str, Any]:
     found = settings.get(name, {})
-    if not isinstance(found, dict):
-        raise ValueError(f"{name} is {found!r}. Write [{name}] and its settings under it.")
-    return found
+    return require_kind(name, found, dict, remedy=f"Write [{name}] and its settings under it.")
 
 
 def _seed(settings: Mapping[str, Any]) -> int | None:
@@ -197,8 +195,7 @@ def make_plan(federation: Mapping[str, Any], shape: Shape) -> Plan:
         fit_intercept=model.get("fit_intercept", False),
     )
     name = method.pop("name", None)
-    if name not in _METHODS:
-        raise ValueError(f"name in [method] is {name!r}. Choose one of: {', '.join(_METHODS)}.")
+    require_choice("name in [method]", name, _METHODS)
     if "budget" in federation:
         method["budget"] = _budget(_table(federation, "budget"), "[budget]")
     try:
@@ -211,8 +208,7 @@ def make_plan(federation: Mapping[str, Any], shape: Shape) -> Plan:
 
 def _regularizer(record: Any) -> Regularizer | None:
     """``{l2 = 0.01}``, ``{l1 = 0.1}``, both, ``{}`` for none, or the record of any other with its name."""
-    if not isinstance(record, dict):
-        raise ValueError(f"regularizer is {record!r}. Write for example regularizer = {{l2 = 0.01}}.")
+    require_kind("regularizer", record, dict, remedy="Write for example regularizer = {l2 = 0.01}.")
     if "name" in record:
         return regularizers.from_dict(record)
     _only(record, "regularizer", ("l1", "l2"))
@@ -355,8 +351,7 @@ class Federation:
         """Where sites find the server."""
         address = self.server().get("address", _ADDRESS)
         host, _, port = str(address).rpartition(":")
-        if not host or not port.isdigit():
-            raise ValueError(f"address is {address!r}. Write host:port, for example {_ADDRESS}.")
+        require(bool(host) and port.isdigit(), "address", address, f"Write host:port, for example {_ADDRESS}.")
         return str(address)
 
     def pace(self) -> Pace:
@@ -526,5 +521,4 @@ def _read_plan(path: Path) -> Plan:
 
 def _write(path: Path, text: str) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
-    with written_whole(path, force=True) as file:
-        file.write(text)
+    write_text(path, text, force=True)

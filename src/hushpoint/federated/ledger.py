@@ -13,7 +13,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hushpoint._checks import require_count
-from hushpoint.federated.disk import Damaged, append_line, held, load_arrays, read_chain, save_arrays, sync_folder
+from hushpoint._files import save_arrays, sync_folder
+from hushpoint.federated.disk import Damaged, append_line, held, load_arrays, read_chain
 
 Array = NDArray[np.float64]
 

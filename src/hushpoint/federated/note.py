@@ -7,8 +7,8 @@ import os
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
+from hushpoint._files import write_json
 from hushpoint.federated.processes import is_alive
-from hushpoint.tables.writing import written_whole
 
 SUPERLINK = "HUSHPOINT_SUPERLINK"  # the environment variable that names the process of the SuperLink to the server's
 
@@ -35,8 +35,7 @@ def note_path(place: Path, ticket: str) -> Path:
 def leave_note(place: Path, ticket: str, outcome: str = "", words: str = "") -> None:
     """Leave word of this process."""
     place.mkdir(parents=True, exist_ok=True)
-    with written_whole(note_path(place, ticket), force=True) as file:
-        file.write(json.dumps(asdict(Note(os.getpid(), outcome, words))) + "\n")
+    write_json(note_path(place, ticket), asdict(Note(os.getpid(), outcome, words)))
 
 
 def read_note(place: Path, ticket: str) -> Note | None:

@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from hushpoint._files import save_arrays, write_json
 from hushpoint._version import __version__
-from hushpoint.federated.disk import Damaged, append_line, held, load_arrays, read_lines, save_arrays
+from hushpoint.federated.disk import Damaged, append_line, held, load_arrays, read_lines
 from hushpoint.federated.terms import planned, sample_is_secret, trust, units
 from hushpoint.plan import Plan
-from hushpoint.tables.writing import written_whole
 
 if TYPE_CHECKING:
     from hushpoint.federated.server import Server
@@ -154,11 +154,9 @@ class ServerStore:
     def tell(self, server: Server) -> None:
         """Write what the run is and where it stands, for people and for ``hushpoint report``."""
         record = run_record(server)
-        with written_whole(self.directory / "run.json", force=True) as file:
-            file.write(json.dumps(record, indent=1) + "\n")
+        write_json(self.directory / "run.json", record)
         if server.status in ("finished", "spent"):
-            with written_whole(self.directory / "model.json", force=True) as file:
-                file.write(json.dumps({"model": server.model.tolist(), **record}, indent=1) + "\n")
+            write_json(self.directory / "model.json", {"model": server.model.tolist(), **record})
 
 
 class _InMemory(ServerStore):

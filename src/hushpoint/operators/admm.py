@@ -12,8 +12,8 @@ from hushpoint._checks import require_nonnegative, require_positive
 from hushpoint.certificates import Certificate, Theorem
 from hushpoint.losses import Squared
 from hushpoint.operators.base import Operator
-from hushpoint.operators.bounds import prox_certificate, require_smooth, stated_tolerance
 from hushpoint.operators.prox import LARGE, WholeProx
+from hushpoint.operators.sensitivity import prox_certificate, require_smooth, stated_tolerance
 from hushpoint.operators.splitting import reflection_lipschitz
 from hushpoint.problem import Facts, Rows
 from hushpoint.regularizers import Regularizer

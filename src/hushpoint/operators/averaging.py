@@ -11,9 +11,9 @@ from numpy.typing import NDArray
 from hushpoint._checks import require_count, require_positive
 from hushpoint.certificates import Certificate
 from hushpoint.operators.base import Operator
-from hushpoint.operators.bounds import item_certificate
 from hushpoint.operators.consensus import clip_rows
 from hushpoint.operators.gradient import SAMPLED_SUM, Gradient
+from hushpoint.operators.sensitivity import item_certificate
 from hushpoint.problem import ROWS_ARE_PRIVATE, Facts, Rows
 from hushpoint.streamed import StreamedRows
 

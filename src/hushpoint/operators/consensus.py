@@ -13,8 +13,8 @@ from numpy.typing import NDArray
 from hushpoint._checks import require_nonnegative, require_positive
 from hushpoint.certificates import Certificate, Theorem
 from hushpoint.operators.base import Operator, is_within
-from hushpoint.operators.bounds import item_certificate, prox_certificate, require_smooth, stated_tolerance
 from hushpoint.operators.prox import ItemsProx, RowProx
+from hushpoint.operators.sensitivity import item_certificate, prox_certificate, require_smooth, stated_tolerance
 from hushpoint.operators.splitting import reflection_lipschitz
 from hushpoint.problem import ROWS_ARE_PRIVATE, Facts, Rows
 from hushpoint.regularizers import Regularizer

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import io
 import math
-import os
-import secrets
 import textwrap
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from hushpoint._files import write_bytes
 from hushpoint.plots.curves import BLACK, GREY, Row, Series, number_in, usual_adjacency
 from hushpoint.privacy.guarantee import _up as rounded_up
 
@@ -368,11 +367,6 @@ def saved(figure: Figure, path_stem: str | Path) -> Paths:
         content = io.BytesIO()
         figure.savefig(content, format=kind, dpi=_DPI, metadata=metadata, bbox_inches=box)
         place = stem.with_name(f"{stem.name}.{kind}")
-        draft = stem.with_name(f".{stem.name}.{secrets.token_hex(4)}.part")
-        try:
-            draft.write_bytes(content.getvalue())
-            os.replace(draft, place)
-        finally:
-            draft.unlink(missing_ok=True)
+        write_bytes(place, content.getvalue())
         paths.append(place)
     return paths[0], paths[1]

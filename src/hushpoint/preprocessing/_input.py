@@ -10,14 +10,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from hushpoint._checks import shown
+from hushpoint._checks import require, shown
 from hushpoint._silence import silent_about, validated
 
 Array = NDArray[np.float64]
 
 
 @silent_about("X")
-def checked_numbers(transformer: Any, X: Any, *, reset: bool, sparse: bool = False, missing: bool = False) -> Any:
+def require_numbers(transformer: Any, X: Any, *, reset: bool, sparse: bool = False, missing: bool = False) -> Any:
     """A table of numbers that has the columns seen at fit; no message repeats a cell."""
     return validated(
         transformer,
@@ -35,7 +35,7 @@ def names_of(X: Any) -> tuple[str, ...] | None:
     return None if columns is None else tuple(map(str, columns))
 
 
-def checked_ranges(name: str, ranges: Any, features: int, columns: Sequence[str] | None) -> Array:
+def require_ranges(name: str, ranges: Any, features: int, columns: Sequence[str] | None) -> Array:
     """Declared (low, high) per column as an array of shape (features, 2).
 
     One pair is for all columns; a list has one pair a column; a dictionary names them.
@@ -49,15 +49,15 @@ def checked_ranges(name: str, ranges: Any, features: int, columns: Sequence[str]
     if isinstance(ranges, Mapping):
         return np.array([_pair(name, pair, who) for who, pair in _by_name(name, ranges, features, columns)])
     pairs = [ranges] * features if _is_pair(ranges) else ranges
-    if not isinstance(pairs, (Sequence, np.ndarray)) or isinstance(pairs, (str, bytes)):
-        raise ValueError(f"{name} is {shown(ranges)}. Pass a pair (low, high), a list of pairs, or a dictionary.")
+    listed = isinstance(pairs, (Sequence, np.ndarray)) and not isinstance(pairs, (str, bytes))
+    require(listed, name, ranges, "Pass a pair (low, high), a list of pairs, or a dictionary.")
     if len(pairs) != features:
         raise ValueError(f"{name} has {len(pairs)} pairs and X has {features} columns. Pass one (low, high) a column.")
     labels = columns if columns is not None else range(features)
     return np.array([_pair(name, pair, who) for who, pair in zip(labels, pairs, strict=True)])
 
 
-def checked_pair(name: str, pair: Any) -> tuple[float, float]:
+def require_pair(name: str, pair: Any) -> tuple[float, float]:
     """Two finite numbers, the first below the second."""
     if _is_pair(pair):
         low, high = float(pair[0]), float(pair[1])
@@ -80,7 +80,7 @@ def _by_name(name: str, ranges: Mapping[Any, Any], features: int, columns: Seque
 
 
 def _pair(name: str, pair: Any, who: Any) -> tuple[float, float]:
-    return checked_pair(f"{name} of column {who!r}", pair)
+    return require_pair(f"{name} of column {who!r}", pair)
 
 
 def _is_pair(value: Any) -> bool:

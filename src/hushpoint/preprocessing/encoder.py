@@ -11,12 +11,12 @@ from numpy.typing import NDArray
 from sklearn.base import BaseEstimator, TransformerMixin
 from sklearn.utils.validation import check_is_fitted
 
-from hushpoint._checks import require_choice, require_flag, require_positive, shown
+from hushpoint import cells
+from hushpoint._checks import require_choice, require_flag, require_kind, require_positive
 from hushpoint._silence import silent_about
 from hushpoint.preprocessing.onehot import indicators
 from hushpoint.preprocessing.scaling import scaled
-from hushpoint.tables import cells
-from hushpoint.tables.schema import ONLY_IF_PUBLIC, Boolean, Category, Column, Number, Schema
+from hushpoint.schema import ONLY_IF_PUBLIC, Boolean, Category, Column, Number, Schema
 
 Array = NDArray[np.float64]
 Codes = NDArray[np.int64]
@@ -122,11 +122,9 @@ class TableEncoder(TransformerMixin, BaseEstimator):
 
 
 def _checked_schema(schema: Any) -> Schema:
-    if isinstance(schema, Schema):
-        return schema
-    if isinstance(schema, Mapping):
-        return Schema.from_dict(schema)
-    raise ValueError(f"schema is {shown(schema)}. Pass a Schema: hushpoint.tables.load_schema('data.schema.toml').")
+    known = Schema.from_dict(schema) if isinstance(schema, Mapping) else schema
+    remedy = "Pass a Schema: hushpoint.tables.load_schema('data.schema.toml')."
+    return require_kind("schema", known, Schema, remedy=remedy)
 
 
 def _require_columns(schema: Schema, table: Any) -> None:

@@ -12,9 +12,9 @@ from numpy.typing import NDArray
 from sklearn.base import BaseEstimator, TransformerMixin
 from sklearn.utils.validation import _check_feature_names_in, check_is_fitted, validate_data
 
-from hushpoint._checks import require_choice, require_flag, shown
+from hushpoint._checks import require, require_choice, require_flag, shown
 from hushpoint._silence import silent_about
-from hushpoint.tables.schema import ONLY_IF_PUBLIC
+from hushpoint.schema import ONLY_IF_PUBLIC
 
 
 class DeclaredOneHot(TransformerMixin, BaseEstimator):
@@ -153,8 +153,8 @@ def _checked_categories(categories: Any, features: int, names: Sequence[str] | N
     checked = []
     for position, known in enumerate(categories):
         who = f"categories of column {names[position] if names is not None else position!r}"
-        if isinstance(known, (str, bytes)) or not isinstance(known, (Sequence, np.ndarray)) or not len(known):
-            raise ValueError(f"{who} is {shown(known)}. Pass a list with at least one category.")
+        listed = isinstance(known, (Sequence, np.ndarray)) and not isinstance(known, (str, bytes))
+        require(listed and len(known) > 0, who, known, "Pass a list with at least one category.")
         if len(set(known)) != len(known):
             raise ValueError(f"{who} has a category twice. Name each once.")
         checked.append(known.tolist() if isinstance(known, np.ndarray) else list(known))

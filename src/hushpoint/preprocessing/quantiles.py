@@ -19,16 +19,17 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from hushpoint._checks import require_choice, require_count, require_positive
+from hushpoint._checks import require_choice, require_count, require_inside, require_positive
 from hushpoint._silence import silent_about
 from hushpoint.certificates import ADJACENCIES
 from hushpoint.noise import Source, source_for
-from hushpoint.preprocessing._input import Array, checked_pair, checked_ranges, names_of
+from hushpoint.preprocessing._input import Array, names_of, require_pair, require_ranges
 from hushpoint.privacy.gaussian import gdp_epsilon, gdp_mu, round_up
 from hushpoint.privacy.guarantee import Adjacency, Budget, Guarantee, checked_delta
 from hushpoint.streamed import StreamedRows
 
 _SECTION = "1.2, with docs/preprocessing.md"
+_QUANTILE = "Pass a number between 0 and 1, for example 0.5."
 
 
 class PrivateEstimate(NamedTuple):
@@ -152,8 +153,8 @@ def private_quantile(
         None draws from the operating system; an integer is for experiments.
     """
     column = _checked_values(values)
-    quantile = _checked_quantile(quantile)
-    low, high = checked_pair("(low, high)", (low, high))
+    quantile = require_inside("quantile", quantile, remedy=_QUANTILE)
+    low, high = require_pair("(low, high)", (low, high))
     grid = _grid(low, high, smallest, rounds)
     shares = _Shares(column, _user_weights(groups, len(column)))
     cells, guarantee = _spend(
@@ -194,9 +195,9 @@ def private_ranges(
         As in ``private_quantile``.
     """
     table = _checked_table(X)
-    pairs = checked_ranges("bounds", bounds, table.shape[1], names_of(X))
-    lower, upper = checked_pair("quantiles", quantiles)
-    both = [_checked_quantile(lower), _checked_quantile(upper)]
+    pairs = require_ranges("bounds", bounds, table.shape[1], names_of(X))
+    lower, upper = require_pair("quantiles", quantiles)
+    both = [require_inside("quantile", end, remedy=_QUANTILE) for end in (lower, upper)]
     weights = _user_weights(groups, len(table))
     columns = [shares for column in table.T for shares in [_Shares(column, weights)] * 2]
     grids = [grid for low, high in pairs for grid in [_grid(low, high, smallest, rounds)] * 2]
@@ -315,13 +316,6 @@ def _grid(low: float, high: float, smallest: float | None, rounds: int) -> _Grid
     if smallest is None:
         smallest = 1e-9 * (high - low)
     return _Grid(low, high, require_positive("smallest", smallest), int(rounds))
-
-
-def _checked_quantile(quantile: Any) -> float:
-    number = require_positive("quantile", quantile, remedy="Pass a number between 0 and 1, for example 0.5.")
-    if number >= 1:
-        raise ValueError(f"quantile is {quantile!r}. Pass a number between 0 and 1, for example 0.5.")
-    return number
 
 
 def _checked_values(values: ArrayLike) -> Array:

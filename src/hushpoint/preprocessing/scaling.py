@@ -12,7 +12,7 @@ from sklearn.utils.validation import check_is_fitted
 from hushpoint._checks import require_positive
 from hushpoint._refits import TellsOfRefits
 from hushpoint._silence import silent_about
-from hushpoint.preprocessing._input import Array, checked_numbers, checked_pair, checked_ranges
+from hushpoint.preprocessing._input import Array, require_numbers, require_pair, require_ranges
 from hushpoint.preprocessing.quantiles import private_ranges
 from hushpoint.privacy.guarantee import Adjacency
 
@@ -47,16 +47,16 @@ class RangeScaler(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
 
     def fit(self, X: Any, y: Any = None) -> RangeScaler:
         """Check that every column has a range."""
-        checked_pair("output", self.output)
-        table = checked_numbers(self, X, reset=True)
-        self.ranges_ = checked_ranges("ranges", self.ranges, table.shape[1], getattr(self, "feature_names_in_", None))
+        require_pair("output", self.output)
+        table = require_numbers(self, X, reset=True)
+        self.ranges_ = require_ranges("ranges", self.ranges, table.shape[1], getattr(self, "feature_names_in_", None))
         return self
 
     def transform(self, X: Any) -> Array:
         """The scaled table."""
         check_is_fitted(self)
-        table = checked_numbers(self, X, reset=False)
-        return scaled(table, self.ranges_[:, 0], self.ranges_[:, 1], checked_pair("output", self.output))
+        table = require_numbers(self, X, reset=False)
+        return scaled(table, self.ranges_[:, 0], self.ranges_[:, 1], require_pair("output", self.output))
 
 
 class PrivateRangeScaler(TellsOfRefits, OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
@@ -111,14 +111,14 @@ class PrivateRangeScaler(TellsOfRefits, OneToOneFeatureMixin, TransformerMixin, 
     @silent_about("X or groups")
     def fit(self, X: Any, y: Any = None, groups: ArrayLike | None = None) -> PrivateRangeScaler:
         """Learn the ranges, and spend the budget."""
-        checked_pair("output", self.output)
+        require_pair("output", self.output)
         if self.delta is None:
             raise ValueError(
                 "delta is not declared. Pass a delta well below one over the number of people, for example 1e-6."
             )
         self._tell_of_refits()
-        table = checked_numbers(self, X, reset=True, missing=True)
-        bounds = checked_ranges("bounds", self.bounds, table.shape[1], getattr(self, "feature_names_in_", None))
+        table = require_numbers(self, X, reset=True, missing=True)
+        bounds = require_ranges("bounds", self.bounds, table.shape[1], getattr(self, "feature_names_in_", None))
         self.ranges_, self.guarantee_ = private_ranges(
             table,
             bounds,
@@ -136,8 +136,8 @@ class PrivateRangeScaler(TellsOfRefits, OneToOneFeatureMixin, TransformerMixin, 
     def transform(self, X: Any) -> Array:
         """The scaled table; a missing number stays missing."""
         check_is_fitted(self)
-        table = checked_numbers(self, X, reset=False, missing=True)
-        return scaled(table, self.ranges_[:, 0], self.ranges_[:, 1], checked_pair("output", self.output))
+        table = require_numbers(self, X, reset=False, missing=True)
+        return scaled(table, self.ranges_[:, 0], self.ranges_[:, 1], require_pair("output", self.output))
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
@@ -163,7 +163,7 @@ class RowNormalizer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
     def fit(self, X: Any, y: Any = None) -> RowNormalizer:
         """Check the shape."""
         require_positive("row_norm", self.row_norm)
-        checked_numbers(self, X, reset=True, sparse=True)
+        require_numbers(self, X, reset=True, sparse=True)
         return self
 
     def transform(self, X: Any) -> Any:
@@ -171,7 +171,7 @@ class RowNormalizer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         from hushpoint.problem import scaled_to
 
         check_is_fitted(self)
-        table = checked_numbers(self, X, reset=False, sparse=True)
+        table = require_numbers(self, X, reset=False, sparse=True)
         return scaled_to(table, require_positive("row_norm", self.row_norm))
 
     def __sklearn_tags__(self) -> Any:

@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Protocol, cast, runtime_checkable
 
-from hushpoint._checks import require_choice, require_count, shown
+from hushpoint._checks import require, require_choice, require_count, shown
 from hushpoint.certificates import ADJACENCIES, UNITS, Certificate, Theorem
 from hushpoint.labels import READ_FROM_LABELS
 from hushpoint.noise import Source
@@ -33,6 +33,11 @@ class Accountable(Protocol):
     schedule: Any
     noise: Any
     steps: Any
+
+
+def require_plan(name: str, plan: Any, remedy: str = "Pass a plan of hushpoint.methods.") -> None:
+    """An error where something else than a plan was given."""
+    require(isinstance(plan, Accountable), name, plan, remedy)
 
 
 @dataclass(frozen=True)

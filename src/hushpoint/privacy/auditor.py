@@ -17,9 +17,9 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import special, stats
 
-from hushpoint._checks import require_choice, require_count, require_fraction, require_kind, shown
+from hushpoint._checks import require, require_choice, require_count, require_inside, require_kind
 from hushpoint.operators.base import LOSS_IS_ZERO
-from hushpoint.privacy.accounting import Accountable, answer, ask
+from hushpoint.privacy.accounting import answer, ask, require_plan
 from hushpoint.privacy.guarantee import Adjacency, Guarantee, Unit
 from hushpoint.privacy.replicas import released_models
 from hushpoint.problem import Problem
@@ -101,11 +101,10 @@ def audit(
     require_choice("view", view, ("final", "iterates"))
     require_count("runs", runs, least=100, remedy="Pass at least 100 runs; 10,000 give a useful answer.")
     _check_worlds(plan, problem, neighbour, claimed_plan)
-    if require_fraction("confidence", confidence, remedy=_CONFIDENCE) == 1:
-        raise ValueError(f"confidence is {confidence!r}. {_CONFIDENCE}")
+    require_inside("confidence", confidence, remedy=_CONFIDENCE)
     require_count("seed", seed, least=0, remedy="Pass a whole number, 0 or larger: an audit is an experiment.")
-    if sampler is not None and not callable(sampler):
-        raise ValueError(f"sampler is {shown(sampler)}. Pass a function of a problem and a seed, or None.")
+    remedy = "Pass a function of a problem and a seed, or None."
+    require(sampler is None or callable(sampler), "sampler", sampler, remedy)
     question = ask(plan if claimed_plan is None else claimed_plan, view, adjacency)  # type: ignore[arg-type]
     if neighbour is None:
         if question.adjacency == "zero-out" and question.item_level and plan.operator.zero_out != LOSS_IS_ZERO:
@@ -133,10 +132,9 @@ def audit(
 
 
 def _check_worlds(plan: Plan, problem: Problem, neighbour: Problem | None, claimed_plan: Plan | None) -> None:
-    made = "Pass a plan of hushpoint.methods."
-    require_kind("plan", plan, Accountable, remedy=made)
+    require_plan("plan", plan)
     if claimed_plan is not None:
-        require_kind("claimed_plan", claimed_plan, Accountable, remedy=made)
+        require_plan("claimed_plan", claimed_plan)
     worlds = {"problem": problem} if neighbour is None else {"problem": problem, "neighbour": neighbour}
     for name, world in worlds.items():
         require_kind(name, world, Problem, remedy="Pass the data as hushpoint.Problem(X, y, ...).")

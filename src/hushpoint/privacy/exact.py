@@ -21,7 +21,7 @@ from hushpoint.certificates import UNITS
 from hushpoint.engine import choose, settle
 from hushpoint.losses import Squared
 from hushpoint.noise import Place, Source, seeded_source
-from hushpoint.privacy.accounting import Accountable
+from hushpoint.privacy.accounting import require_plan
 from hushpoint.privacy.guarantee import VIEWS, Unit, View
 from hushpoint.problem import Problem, Rows
 
@@ -70,7 +70,7 @@ def exact_mu(
     published_model : bool
         In the network view, whether the final model is seen too.
     """
-    require_kind("plan", plan, Accountable, remedy="Pass a plan of hushpoint.methods.")
+    require_plan("plan", plan)
     require_kind("problem", problem, Problem, remedy="Pass the data as hushpoint.Problem(X, y, ...).")
     if plan.facts is not None and (plan.facts.items, plan.facts.width) != (problem.items, problem.facts.width):
         raise ValueError("problem has other items or features than the plan. Pass the problem that the plan is for.")

@@ -24,6 +24,8 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import special
 
+from hushpoint._checks import require
+
 RdpTable = tuple[Sequence[float], Sequence[float]]
 RdpCurve = Callable[[float], float] | RdpTable
 Conversion = Literal["paper", "improved"]
@@ -43,12 +45,6 @@ _ROOT_TWO_PI = math.sqrt(2 * math.pi)
 _LOG_ROOT_TWO_PI = 0.5 * math.log(2 * math.pi)
 _UNDERFLOW = -38.6  # phi(x) is below the smallest positive float for every x under this
 _NODES, _WEIGHTS = np.polynomial.legendre.leggauss(8)
-
-
-def require(condition: bool, name: str, value: object, remedy: str) -> None:
-    """Unless ``condition`` holds, raise a ValueError naming the argument, its value and the remedy."""
-    if not condition:
-        raise ValueError(f"{name} is {value!r}. {remedy}")
 
 
 def round_up(value: float, relative: float = 1e-15) -> float:

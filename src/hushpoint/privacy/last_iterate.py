@@ -5,7 +5,8 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from hushpoint.privacy.gaussian import require, round_up
+from hushpoint._checks import require
+from hushpoint.privacy.gaussian import round_up
 
 
 def _amplification(lipschitz: float, steps: int) -> float:

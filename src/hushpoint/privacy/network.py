@@ -31,17 +31,14 @@ from numpy.typing import NDArray
 from scipy import sparse
 from scipy.sparse import csgraph
 
-from hushpoint.privacy.gaussian import gdp_epsilon, rdp_epsilon, require, round_up
+from hushpoint._checks import require, require_count, require_inside
+from hushpoint.privacy.gaussian import gdp_epsilon, rdp_epsilon, round_up
 
 Array = NDArray[np.float64]
 
 _LARGEST_TABLE = 50_000_000
 _LONGEST_LAW = 4096  # a wait longer than this is charged as one this long
 _WORK = 100_000_000  # multiplications to spend on the laws of a graph
-
-
-def _is_count(value: object, least: int) -> bool:
-    return isinstance(value, int | np.integer) and not isinstance(value, bool) and int(value) >= least
 
 
 # --- what one contribution costs
@@ -69,7 +66,7 @@ def hop_costs(
         ``4 lambda tol / s``: how far two inexact hops from one point may lie apart, over the noise.
     """
     _check_costs(shift_over_noise, lipschitz, drift_over_noise)
-    require(_is_count(length, 1), "length", length, "Pass a whole number of hops, at least 1.")
+    require_count("length", length, remedy="Pass a whole number of hops, at least 1.")
     return _costs(np.arange(1, int(length) + 1, dtype=np.float64), shift_over_noise, lipschitz, drift_over_noise)
 
 
@@ -145,14 +142,10 @@ def meeting_times_complete(items: int, length: int, observers: int = 1) -> Meeti
     observers : int
         Number of colluding observers, fewer than items.
     """
-    require(_is_count(items, 2), "items", items, "A walk needs at least two users: pass a whole number from 2.")
-    require(_is_count(length, 1), "length", length, "Pass a whole number of hops, at least 1.")
-    require(
-        _is_count(observers, 1) and observers < items,
-        "observers",
-        observers,
-        "Pass how many other users collude, at least 1 and fewer than items.",
-    )
+    require_count("items", items, least=2, remedy="A walk needs at least two users: pass a whole number from 2.")
+    require_count("length", length, remedy="Pass a whole number of hops, at least 1.")
+    remedy = "Pass how many other users collude, at least 1 and fewer than items."
+    require_count("observers", observers, most=items - 1, remedy=remedy)
     stop = (1 + observers) / items
     stay = 1 - stop
     powers = stay ** np.arange(length + 1, dtype=np.float64)  # 0^0 is 1
@@ -181,7 +174,7 @@ def meeting_times_graph(graph: Any, item: int, observers: int | Iterable[int], l
     transition = transition_matrix(graph)
     group = (observers,) if isinstance(observers, int | np.integer) else tuple(observers)
     _check_users(transition, item, group)
-    require(_is_count(length, 1), "length", length, "Pass a whole number of hops, at least 1.")
+    require_count("length", length, remedy="Pass a whole number of hops, at least 1.")
     return _laws(transition, [int(item)], tuple(int(user) for user in group), int(length))
 
 
@@ -200,9 +193,8 @@ def worst_law(graph: Any, length: int, *, item: int | None = None) -> MeetingLaw
     """
     transition = transition_matrix(graph)
     users = transition.shape[0]
-    require(_is_count(length, 1), "length", length, "Pass a whole number of hops, at least 1.")
-    require(item is None or (_is_count(item, 0) and item < users), "item", item, f"Pass a user from 0 to {users - 1}.")
-    items = list(range(users)) if item is None else [int(item)]
+    require_count("length", length, remedy="Pass a whole number of hops, at least 1.")
+    items = list(range(users)) if item is None else [_user("item", item, users)]
     require(
         len(items) * users * length <= _LARGEST_TABLE,
         "length",
@@ -229,12 +221,16 @@ def _laws(
     return MeetingLaw(np.concatenate(laws), np.concatenate(tails), tuple(pairs))
 
 
+def _user(name: str, user: int, users: int) -> int:
+    return require_count(name, user, least=0, most=users - 1, remedy=f"Pass a user from 0 to {users - 1}.")
+
+
 def _check_users(transition: sparse.csr_array, item: int, observers: tuple[int, ...]) -> None:
     users = transition.shape[0]
-    require(_is_count(item, 0) and item < users, "item", item, f"Pass a user from 0 to {users - 1}.")
-    known = len(observers) > 0 and all(_is_count(user, 0) and user < users for user in observers)
-    require(known, "observers", observers, f"Pass one or more users from 0 to {users - 1}.")
-    require(item not in observers, "observers", observers, f"User {item} is the item: pass other users.")
+    _user("item", item, users)
+    require(len(observers) > 0, "len(observers)", 0, f"Pass one or more users from 0 to {users - 1}.")
+    for user in observers:
+        require(_user("observers", user, users) != item, "observers", user, "That is the item: pass other users.")
 
 
 def _first_meetings(
@@ -382,8 +378,9 @@ def _row_divergences(
 ) -> Array:
     """`walk_rdp` for every row of the law."""
     _check_costs(shift, lipschitz, drift)
-    require(_is_count(contributions, 1), "contributions", contributions, "Pass a whole number of at least 1.")
-    require(hops is None or _is_count(hops, 1), "hops", hops, "Pass a whole number of at least 1.")
+    require_count("contributions", contributions)
+    if hops is not None:
+        require_count("hops", hops)
     require(
         hops is not None or drift == 0,
         "hops",
@@ -467,7 +464,7 @@ def walk_epsilon(
     contributions, shift_over_noise, law, lipschitz, drift_over_noise, published_model, hops
         As for `walk_rdp`.
     """
-    require(0 < delta < 1, "delta", delta, "Pass a probability between 0 and 1, for example 1e-6.")
+    require_inside("delta", delta, remedy="Pass a probability between 0 and 1, for example 1e-6.")
     if drift_over_noise == 0 and len(law.tail) > 1:
         law = _undominated(law)
     best = (math.inf, 2.0)

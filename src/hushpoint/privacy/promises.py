@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from hushpoint._checks import require_count, require_kind
-from hushpoint.privacy.accounting import Accountable
+from hushpoint._checks import require_count
+from hushpoint.privacy.accounting import require_plan
 
 if TYPE_CHECKING:
     from hushpoint.operators.base import Operator
@@ -43,7 +43,7 @@ def broken_promises(
         Of the states.
     """
     for name, one in (("plan", plan), ("neighbour", neighbour)):
-        require_kind(name, one, Accountable, remedy="Pass a plan that is bound to data.")
+        require_plan(name, one, "Pass a plan that is bound to data.")
     items = plan.operator.blocks if plan.facts is None else plan.facts.items
     require_count("item", item, least=0, most=items - 1)
     require_count("trials", trials)

@@ -23,8 +23,8 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import optimize, special
 
-from hushpoint._checks import require_choice
-from hushpoint.privacy.gaussian import gaussian_rdp, gdp_delta, gdp_epsilon, gdp_mu, require, round_up
+from hushpoint._checks import require, require_choice
+from hushpoint.privacy.gaussian import gaussian_rdp, gdp_delta, gdp_epsilon, gdp_mu, round_up
 
 Array = NDArray[np.float64]
 Distribution = Literal["geometric", "logarithmic", "poisson"]

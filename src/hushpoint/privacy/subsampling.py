@@ -37,7 +37,16 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import special
 
-from hushpoint.privacy.gaussian import gdp_delta, gdp_epsilon, gdp_mu, rdp_epsilon, require, round_up
+from hushpoint._checks import (
+    require,
+    require_choice,
+    require_count,
+    require_fraction,
+    require_inside,
+    require_positive,
+)
+from hushpoint.certificates import ADJACENCIES
+from hushpoint.privacy.gaussian import gdp_delta, gdp_epsilon, gdp_mu, rdp_epsilon, round_up
 from hushpoint.privacy.privacy_loss import (
     ACCURACY,
     ROUGH,
@@ -64,31 +73,22 @@ _LARGEST_ORDER = 1e4  # Renyi orders above it are charged as if unsampled
 
 
 def _check_step(noise_multiplier: float, sample_prob: float, steps: int) -> None:
-    require(
-        0 < noise_multiplier < math.inf,
-        "noise_multiplier",
-        noise_multiplier,
-        "Pass the standard deviation of the noise on the sum divided by the bound on one message, above 0.",
-    )
+    remedy = "Pass the standard deviation of the noise on the sum divided by the bound on one message, above 0."
+    require_positive("noise_multiplier", noise_multiplier, remedy=remedy)
     _check_sampling(sample_prob, steps)
 
 
 def _check_sampling(sample_prob: float, steps: int) -> None:
-    require(0 < sample_prob <= 1, "sample_prob", sample_prob, "Pass a probability above 0, at most 1.")
-    _check_steps(steps)
-
-
-def _check_steps(steps: int) -> None:
-    whole = not isinstance(steps, bool) and isinstance(steps, int | np.integer) and steps >= 1
-    require(whole, "steps", steps, "Pass a whole number of at least 1.")
+    require_fraction("sample_prob", sample_prob, remedy="Pass a probability above 0, at most 1.")
+    require_count("steps", steps)
 
 
 def _check_delta(delta: float) -> None:
-    require(0 < delta < 1, "delta", delta, "Pass a probability between 0 and 1, for example 1e-6.")
+    require_inside("delta", delta, remedy="Pass a probability between 0 and 1, for example 1e-6.")
 
 
 def _check_adjacency(adjacency: str) -> None:
-    require(adjacency in ("zero-out", "replace-one"), "adjacency", adjacency, "Choose 'zero-out' or 'replace-one'.")
+    require_choice("adjacency", adjacency, ADJACENCIES)
 
 
 def _shift(adjacency: Adjacency) -> int:

@@ -10,10 +10,10 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from hushpoint._files import require_free, write_text
 from hushpoint.report.federated import federated_page
+from hushpoint.report.findings import study_page
 from hushpoint.report.model import model_page
-from hushpoint.report.study import study_page
-from hushpoint.tables.writing import require_free, written_whole
 
 __all__ = ["write"]
 
@@ -37,9 +37,7 @@ def write(run: str | Path, output: str | Path | None = None, force: bool = False
     kind = _kind(source)
     default = source / "report.html" if source.is_dir() else source.with_suffix(".html")
     place = require_free(default if output is None else output, force)
-    page = _PAGES[kind](source)
-    with written_whole(place, force) as text:
-        text.write(page)
+    write_text(place, _PAGES[kind](source), force)
     return place
 
 

@@ -6,10 +6,10 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from hushpoint.schema import Boolean, Category, Ignored, Number, Schema, load_schema
     from hushpoint.tables.draft import draft_schema
     from hushpoint.tables.model_file import TableModel, load_model
     from hushpoint.tables.reading import read_table
-    from hushpoint.tables.schema import Boolean, Category, Ignored, Number, Schema, load_schema
     from hushpoint.tables.training import fit_model
 
 _HOMES = {
@@ -18,12 +18,12 @@ _HOMES = {
     "Ignored": "schema",
     "Number": "schema",
     "Schema": "schema",
-    "TableModel": "model_file",
-    "draft_schema": "draft",
-    "fit_model": "training",
-    "load_model": "model_file",
+    "TableModel": "tables.model_file",
+    "draft_schema": "tables.draft",
+    "fit_model": "tables.training",
+    "load_model": "tables.model_file",
     "load_schema": "schema",
-    "read_table": "reading",
+    "read_table": "tables.reading",
 }
 
 __all__ = [
@@ -43,7 +43,7 @@ __all__ = [
 
 def __getattr__(name: str) -> Any:
     if name in _HOMES:
-        return getattr(import_module(f"hushpoint.tables.{_HOMES[name]}"), name)
+        return getattr(import_module(f"hushpoint.{_HOMES[name]}"), name)
     raise AttributeError(f"module 'hushpoint.tables' has no attribute {name!r}")
 
 

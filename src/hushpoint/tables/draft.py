@@ -8,9 +8,10 @@ from typing import Any
 
 import numpy as np
 
-from hushpoint.tables import cells
+from hushpoint import cells
+from hushpoint._checks import require
+from hushpoint.schema import FORMAT, toml_key, toml_value
 from hushpoint.tables.reading import read_chunks
-from hushpoint.tables.schema import FORMAT, toml_key, toml_value
 
 MOST_CATEGORIES = 50
 _MISSING_WORDS = ("", "?", "NA", "N/A", "NaN", "nan", "null", "NULL", "None", "none", ".", "-")
@@ -92,8 +93,7 @@ def draft_schema(data: Any, target: str | None = None, groups: str | None = None
         for name in cells.names_of(chunk):
             seen.setdefault(str(name), _Seen()).look(cells.column_of(chunk, name))
     for role, name in (("target", target), ("groups", groups)):
-        if name is not None and name not in seen:
-            raise ValueError(f"{role} is {name!r}. Name one of the columns: {', '.join(map(repr, seen))}.")
+        require(name is None or name in seen, role, name, f"Name one of the columns: {', '.join(map(repr, seen))}.")
     source = f" from {Path(data).name}" if isinstance(data, (str, Path)) else ""
     absent = {""}.union(*(column.absent for name, column in seen.items() if name != groups))
     text = [

@@ -12,10 +12,11 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import expit
 
+from hushpoint._checks import require_choice
+from hushpoint._files import written_whole
 from hushpoint._version import __version__
 from hushpoint.privacy.guarantee import Guarantee
-from hushpoint.tables.schema import Number, Schema
-from hushpoint.tables.writing import written_whole
+from hushpoint.schema import Number, Schema
 
 Array = NDArray[np.float64]
 
@@ -63,8 +64,7 @@ class TableModel:
     details: Mapping[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        if self.kind not in ESTIMATORS:
-            raise ValueError(f"model is {self.kind!r}. Choose one of: {', '.join(ESTIMATORS)}.")
+        require_choice("model", self.kind, tuple(ESTIMATORS))
         if self.coefficients.shape[-1] != len(self.feature_names):
             raise ValueError(
                 f"the model has {self.coefficients.shape[-1]} coefficients and the schema {len(self.feature_names)} "

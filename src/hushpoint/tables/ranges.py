@@ -6,15 +6,15 @@ import math
 from dataclasses import replace
 from typing import Any
 
+from hushpoint._checks import require_inside
 from hushpoint.privacy.gaussian import gdp_epsilon, gdp_mu
 from hushpoint.privacy.guarantee import Adjacency, Guarantee, compose
-from hushpoint.tables.schema import Column, Schema
+from hushpoint.schema import Column, Schema
 
 
 def split_budget(epsilon: float, delta: float, share: float) -> tuple[float, float]:
     """mu for the ranges and epsilon for the training, which compose to the budget: shares of mu squared."""
-    if not 0 < share < 1:
-        raise ValueError(f"range_share is {share!r}. Pass the ranges' share of the budget, between 0 and 1.")
+    require_inside("range_share", share, remedy="Pass the ranges' share of the budget, between 0 and 1.")
     # A little less than allowed: the epsilon of the training is rounded up and turned into a mu once more.
     mu = gdp_mu(epsilon, delta) * (1 - 1e-9)
     return math.sqrt(share) * mu, gdp_epsilon(math.sqrt(1 - share) * mu, delta)

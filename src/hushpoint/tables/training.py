@@ -11,13 +11,13 @@ import numpy as np
 import scipy.sparse
 from numpy.typing import NDArray
 
+from hushpoint import cells
 from hushpoint.privacy.guarantee import Budget
-from hushpoint.tables import cells
+from hushpoint.schema import LEAVE_OUT, ONLY_IF_PUBLIC, Boolean, Category, Number, Schema, load_schema
 from hushpoint.tables.budget import settled_delta
 from hushpoint.tables.model_file import CLASSIFIERS, ESTIMATORS, TableModel, estimator_class
 from hushpoint.tables.ranges import learned_ranges, split_budget, together
 from hushpoint.tables.reading import read_chunks
-from hushpoint.tables.schema import LEAVE_OUT, ONLY_IF_PUBLIC, Boolean, Category, Number, Schema, load_schema
 
 _WIDE = 200  # encoded features from which a table of indicators is kept sparse
 

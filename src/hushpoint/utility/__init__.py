@@ -1,26 +1,26 @@
 """Utility: how close a noisy run comes to the optimum, from public facts alone."""
 
-from hushpoint.utility.bounds import (
-    Tradeoff,
-    admm_tradeoff,
+from hushpoint.utility.convergence import (
     anchored_distance_bound,
     anchored_residual_bound,
-    anchored_tradeoff,
-    best_steps,
     contraction,
     distance_bound,
     distance_limit,
-    federated_tradeoff,
     gradient_lipschitz,
-    gradient_tradeoff,
-    published_distance_bound,
-    published_learning_rate,
     reflected_prox_lipschitz,
     residual_bound,
     splitting_lipschitz,
-    start_distance,
 )
 from hushpoint.utility.planner import Parameters, plan_parameters
+from hushpoint.utility.tradeoffs import (
+    Tradeoff,
+    admm_tradeoff,
+    anchored_tradeoff,
+    best_steps,
+    federated_tradeoff,
+    gradient_tradeoff,
+    start_distance,
+)
 
 __all__ = [
     "Parameters",
@@ -37,8 +37,6 @@ __all__ = [
     "gradient_lipschitz",
     "gradient_tradeoff",
     "plan_parameters",
-    "published_distance_bound",
-    "published_learning_rate",
     "reflected_prox_lipschitz",
     "residual_bound",
     "splitting_lipschitz",

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from hushpoint.tables.schema import ONLY_IF_PUBLIC
+from hushpoint.schema import ONLY_IF_PUBLIC
 
 Array = NDArray[np.float64]
 Codes = NDArray[np.int64]
