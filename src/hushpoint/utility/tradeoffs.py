@@ -94,9 +94,20 @@ def admm_tradeoff(
     adjacency : {"replace-one", "zero-out"}
     """
     n, steps = require_count("items", items), require_count("steps", steps)
-    step = _ridged_step(gamma, relaxation, smoothness, strong_convexity, ridge_in_loss)
-    moved = step.moved(gradient_bound, adjacency) / n
-    return step.tradeoff(mu, steps, moved, tolerance, features, model_size, gradient_bound)
+    gamma, relaxation = require_positive("gamma", gamma), require_fraction("relaxation", relaxation)
+    beta, m = require_smoothness(smoothness), require_nonnegative("strong_convexity", strong_convexity)
+    if require_flag("ridge_in_loss", ridge_in_loss):
+        lipschitz, inner, outer = reflected_prox_lipschitz(gamma, beta + m, m), m, 0.0
+    else:
+        lipschitz, inner, outer = splitting_lipschitz(gamma, relaxation, beta, m), 0.0, m
+    moved = _side(adjacency) * 4 * require_positive("gradient_bound", gradient_bound) * gamma / (1 + gamma * inner) / n
+    tol = require_nonnegative("tolerance", tolerance)
+    std = _composed_std(mu, steps, moved + 4 * tol)
+    start = start_distance(model_size, gamma, gradient_bound, inner)
+    width = require_count("features", features)
+    # What an inexact prox adds to R is at most 2 tol.
+    distance = distance_bound(steps, lipschitz, relaxation, std, width, start, error=2 * tol)
+    return Tradeoff(steps, std, distance, distance / (1 + gamma * outer) ** 2)
 
 
 def federated_tradeoff(
@@ -127,54 +138,21 @@ def federated_tradeoff(
     mu, features, gradient_bound, smoothness, strong_convexity, gamma, model_size, relaxation, ridge_in_loss, tolerance
         As in `admm_tradeoff`.
     """
-    rounds = require_count("rounds", rounds)
-    step = _ridged_step(gamma, relaxation, smoothness, strong_convexity, ridge_in_loss)
-    moved = step.moved(gradient_bound, adjacency) / require_count("rows_per_item", rows_per_item)
-    return step.tradeoff(mu, rounds, moved, tolerance, features, model_size, gradient_bound)
-
-
-@dataclass(frozen=True)
-class _Ridged:
-    """An ADMM step whose ridge sits with the losses or with the other function."""
-
-    gamma: float
-    relaxation: float
-    lipschitz: float
-    inner: float  # the ridge that sits with the losses
-    outer: float  # the ridge that sits with the other function
-
-    def moved(self, gradient_bound: float, adjacency: Adjacency) -> float:
-        """How far one item of weight 1 moves R."""
-        L = require_positive("gradient_bound", gradient_bound)
-        return _side(adjacency) * 4 * L * self.gamma / (1 + self.gamma * self.inner)
-
-    def tradeoff(
-        self,
-        mu: float,
-        steps: int,
-        moved: float,
-        tolerance: float,
-        features: int,
-        model_size: float,
-        gradient_bound: float,
-    ) -> Tradeoff:
-        tol = require_nonnegative("tolerance", tolerance)
-        std = _composed_std(mu, steps, moved + 4 * tol)
-        start = start_distance(model_size, self.gamma, gradient_bound, self.inner)
-        error = 2 * tol  # what an inexact prox adds to R
-        width = require_count("features", features)
-        distance = distance_bound(steps, self.lipschitz, self.relaxation, std, width, start, error=error)
-        return Tradeoff(steps, std, distance, distance / (1 + self.gamma * self.outer) ** 2)
-
-
-def _ridged_step(
-    gamma: float, relaxation: float, smoothness: float, strong_convexity: float, ridge_in_loss: bool
-) -> _Ridged:
-    gamma, relaxation = require_positive("gamma", gamma), require_fraction("relaxation", relaxation)
-    beta, m = require_smoothness(smoothness), require_nonnegative("strong_convexity", strong_convexity)
-    if require_flag("ridge_in_loss", ridge_in_loss):
-        return _Ridged(gamma, relaxation, reflected_prox_lipschitz(gamma, beta + m, m), m, 0.0)
-    return _Ridged(gamma, relaxation, splitting_lipschitz(gamma, relaxation, beta, m), 0.0, m)
+    return admm_tradeoff(
+        mu,
+        require_count("rounds", rounds),
+        items=require_count("rows_per_item", rows_per_item),
+        features=features,
+        gradient_bound=gradient_bound,
+        smoothness=smoothness,
+        strong_convexity=strong_convexity,
+        gamma=gamma,
+        model_size=model_size,
+        relaxation=relaxation,
+        ridge_in_loss=ridge_in_loss,
+        tolerance=tolerance,
+        adjacency=adjacency,
+    )
 
 
 def gradient_tradeoff(
