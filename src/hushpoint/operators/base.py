@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from hushpoint._described import held
 from hushpoint.certificates import Certificate
-from hushpoint.problem import Rows
+from hushpoint.rows import Rows
 
 if TYPE_CHECKING:
     from hushpoint.kernels import Kernel

@@ -14,8 +14,9 @@ from hushpoint.operators.base import Operator
 from hushpoint.operators.bounds import item_certificate, prox_certificate, require_smooth, stated_tolerance
 from hushpoint.operators.prox import ItemsProx, RowProx
 from hushpoint.operators.splitting import reflection_lipschitz
-from hushpoint.problem import ROWS_ARE_PRIVATE, Facts, Rows
+from hushpoint.problem import ROWS_ARE_PRIVATE, Facts
 from hushpoint.regularizers import Regularizer
+from hushpoint.rows import Rows
 from hushpoint.schedules import sampling_of
 
 if TYPE_CHECKING:

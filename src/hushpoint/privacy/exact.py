@@ -25,7 +25,8 @@ from hushpoint.noise import Source, seeded_source
 from hushpoint.operators.base import Operator
 from hushpoint.plan import Plan
 from hushpoint.privacy.guarantee import VIEWS, Unit, View
-from hushpoint.problem import Problem, Rows
+from hushpoint.problem import Problem
+from hushpoint.rows import Rows
 from hushpoint.schedules import Walk, sampling_of
 
 Array = NDArray[np.float64]
@@ -281,8 +282,7 @@ def _two_worlds(problem: Problem, item: int, label_shift: ArrayLike | None, unit
             raise ValueError(
                 "label_shift is not given and the problem has no gradient bound. Pass label_shift or clip."
             )
-        features = rows.features[mine]
-        table = features.toarray() if rows.sparse else features
+        table = rows.store[mine]
         aligned = np.where(table @ table[0] >= 0, 1.0, -1.0)
         label_shift = 2 * facts.gradient_bound * aligned / np.sqrt(rows.squared_norms[mine])
     targets = rows.targets.copy()
