@@ -35,7 +35,7 @@ class Passes:
         self._chunk = len(rows) if store.whole else max(TILE, store.rows_of(_NUMBERS))
         self._size = max(self._chunk, -(-len(rows) // _GROUPS))
         self._groups = -(-len(rows) // self._size)
-        self._table: Any = None if self._loss is None else store.compiled
+        self._table: Any = None if self._loss is None else store.arrays
 
     def gradient(self, model: Array, weights: Array, curvatures: Array | None = None) -> Array:
         """``sum_i weights_i phi'(a_i.x) a_i``; ``weights_i phi''(a_i.x)`` goes to ``curvatures``, one number a row."""

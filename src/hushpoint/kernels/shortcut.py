@@ -69,7 +69,7 @@ class ConsensusShortcut:
         values, vectors = np.linalg.eigh(len(rows) * np.eye(width) - passes_over(rows).hessian(inverse**2))
         root = vectors * np.sqrt(np.maximum(values, 0.0))
         scales = self.gamma / (1 + self.gamma * self.ridge) * squared
-        table = rows.store.compiled
+        table = rows.store.arrays
         return _Prepared(rows, inverse, root, (table, rows.targets, scales, rows.slope_limits, inverse, squared))
 
     def advance(self, data: _Prepared, source: Source, state: State, z: Array, count: int) -> None:

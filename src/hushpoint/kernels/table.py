@@ -19,7 +19,7 @@ TILE = 4  # rows that are read together: a point or a sum is then loaded once fo
 
 def table_of(store: Store) -> Any:
     """Rows as compiled code takes them; those of a store without such arrays are read into memory."""
-    return store[:] if store.compiled is None else store.compiled
+    return store[:] if store.arrays is None else store.arrays
 
 
 @inner_sum

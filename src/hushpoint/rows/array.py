@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, final
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -10,7 +10,6 @@ from numpy.typing import NDArray
 from hushpoint.rows.store import Array, Indices, Store
 
 
-@final
 class ArrayRows(Store):
     """The rows of an array, which is kept and not copied."""
 

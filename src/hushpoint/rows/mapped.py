@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from hushpoint.rows.array import ArrayRows
-from hushpoint.rows.store import _CHUNK, Array, Store
+from hushpoint.rows.store import CHUNK, Array, Store
 
 
 class Mapped(Store):
@@ -51,7 +51,7 @@ class Mapped(Store):
         weights = self.metric.matrix
         rest = weights[-1] * self.constant if self.constant and self.metric.basis is not None else 0.0
         within = weights[: self.width - bool(self.constant)]
-        for place, part in self.store.chunks(_CHUNK):
+        for place, part in self.store.chunks(CHUNK):
             if self.metric.basis is None:
                 length = part.squares() @ within**2
                 if self.constant:

@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 from functools import cached_property
-from typing import Any, final
+from typing import Any
 
 import numpy as np
 import scipy.sparse
 from numpy.typing import NDArray
 
-from hushpoint.rows.store import _CHUNK, Array, Indices, Store
+from hushpoint.rows.store import CHUNK, Array, Indices, Store
 
 
-@final
 class SparseRows(Store):
     """The rows of a CSR matrix of double precision; ``by_columns`` gives those of a CSC matrix."""
 
@@ -60,7 +59,7 @@ class SparseRows(Store):
         return total
 
     def second_moments(self, weights: Array) -> Array:
-        return self.gram(weights, _CHUNK)
+        return self.gram(weights, CHUNK)
 
     def squared_norms(self) -> Array:
         return np.asarray(self.squares().matrix.sum(axis=1)).reshape(-1)

@@ -14,7 +14,7 @@ Array = NDArray[np.float64]
 Indices = NDArray[np.int64]
 
 _NUMBERS = 1 << 18  # in one chunk
-_CHUNK = 1 << 14  # rows whose moments are summed together
+CHUNK = 1 << 14  # rows whose moments are summed together
 
 
 class Store(ABC):
@@ -34,12 +34,21 @@ class Store(ABC):
     - ``store * factors``, ``squares()``, ``row_sums()``, ``dots(points)``, ``add_to(points, factors)``: entry by
       entry and row by row, for rows that are few enough to be in memory.
     - ``columns(chosen)``, ``by_columns()``, ``column_arrays()``: the same rows the other way round.
-    - ``arrays``: what compiled code reads of this very class (kernels/table.py); None: it reads ``store[:]``, or NumPy
-      does the work chunk by chunk.
+    - ``arrays``: what compiled code reads (kernels/table.py); None: NumPy does the work chunk by chunk, or on
+      ``store[:]`` where a method has as many numbers in memory anyway.
+
+    All answers are about the same numbers: the bound on rows, and with it the guarantee, rests on that. So the kinds of
+    this package have no subclasses, which might change some answers and inherit others.
     """
 
     sparse: bool = False  # zeros are not stored: an array of the rows would be many times as large
     whole: bool = False  # a product has a cost of its own, whatever the number of rows: take all of them at once
+
+    def __init_subclass__(cls) -> None:
+        super().__init_subclass__()
+        for base in cls.__bases__:
+            if base is not Store and base.__module__.startswith("hushpoint."):
+                raise TypeError(f"{cls.__name__} derives from {base.__name__}. Derive from Store, and hold the other.")
 
     @property
     @abstractmethod
@@ -72,11 +81,6 @@ class Store(ABC):
     def arrays(self) -> Any:
         """What compiled code reads; None: nothing."""
         return None
-
-    @property
-    def compiled(self) -> Any:
-        """The arrays of this class; a subclass gives its own, for compiled code does not see what it overrides."""
-        return self.arrays if "arrays" in vars(type(self)) else None
 
     def rows_of(self, numbers: int) -> int:
         """How many rows hold about so many numbers."""
@@ -124,7 +128,7 @@ class Store(ABC):
     def second_moments(self, weights: Array) -> Array:
         """``sum_i weights_i a_i a_i'``, both halves computed."""
         total = np.zeros((self.width, self.width))
-        for place, part in self.chunks(_CHUNK):
+        for place, part in self.chunks(CHUNK):
             rows = part[:]
             total += rows.T @ (rows * weights[place][:, None])
         return total
@@ -132,7 +136,7 @@ class Store(ABC):
     def second_means(self, weights: Array) -> Array:
         """The diagonal of the second moments."""
         total = np.zeros(self.width)
-        for place, part in self.chunks(_CHUNK):
+        for place, part in self.chunks(CHUNK):
             total += part.squares().pull(weights[place])
         return total
 

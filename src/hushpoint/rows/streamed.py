@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, final
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,7 +11,6 @@ from hushpoint.rows.array import ArrayRows
 from hushpoint.rows.store import Array, Indices, Store
 
 
-@final
 class StreamedRows(Store):
     """A table of numbers and a factor for each row: row i is ``factors[i]`` times row i of the table."""
 
