@@ -448,23 +448,23 @@ BUGS = [
     ),
     _problem(
         name="row-scaling-skipped",
-        file=f"{_HERE}/problem.py",
+        file=f"{_HERE}/rows/reading.py",
         old="if (factors == 1.0).all():",
         new="if factors.all():",
         why="a row longer than declared has a longer gradient than is claimed",
     ),
     _problem(
         name="bounded-before-the-constant",
-        file=f"{_HERE}/problem.py",
-        old="    if facts.fit_intercept:\n        features = _with_constant(features)\n"
-        "    features, squared_norms = _bounded(features, facts.row_norm)\n",
-        new="    features, squared_norms = _bounded(features, facts.row_norm)\n"
-        "    if facts.fit_intercept:\n        features = _with_constant(features)\n",
+        file=f"{_HERE}/rows/reading.py",
+        old="    if constant:\n        store = store.with_constant()\n"
+        "    store, squared_norms = _bounded(store, row_norm)\n",
+        new="    store, squared_norms = _bounded(store, row_norm)\n"
+        "    if constant:\n        store = store.with_constant()\n",
         why="with the intercept's constant a row is longer than declared, and its slope is cut too late",
     ),
     _problem(
         name="overflowing-rows-escape",
-        file=f"{_HERE}/problem.py",
+        file=f"{_HERE}/rows/reading.py",
         old="    if odd.size:\n",
         new="    if odd.size > len(squared):\n",
         why="rows whose squares overflow or vanish escape bound and clip",
@@ -478,9 +478,9 @@ BUGS = [
     ),
     _problem(
         name="slope-limit-ignores-the-row",
-        file=f"{_HERE}/problem.py",
-        old="limits = facts.clip / np.sqrt(squared_norms)",
-        new="limits = np.full(len(squared_norms), facts.clip)",
+        file=f"{_HERE}/rows/reading.py",
+        old="limits = clip / np.sqrt(squared_norms)",
+        new="limits = np.full(len(squared_norms), clip)",
         why="the gradient of a row longer than 1 exceeds its clip",
     ),
     _problem(
@@ -492,7 +492,7 @@ BUGS = [
     ),
     _problem(
         name="error-quotes-a-cell",
-        file=f"{_HERE}/problem.py",
+        file=f"{_HERE}/rows/reading.py",
         old='raise ValueError("X has NaN or infinite entries.',
         new='raise ValueError(f"X is {X} and has NaN or infinite entries.',
         why="an error message has a person's row in it",

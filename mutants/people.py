@@ -66,7 +66,7 @@ BUGS = [
     ),
     _estimators(
         name="lengths-without-the-constant",
-        file=f"{_HERE}/metric.py",
+        file=f"{_HERE}/rows/mapped.py",
         old="rest = weights[-1] * self.constant if",
         new="rest = 0.0 * weights[-1] if",
         why="the slope limit is that of a shorter row",

@@ -19,8 +19,8 @@ from hushpoint.operators import LocalSteps
 from hushpoint.privacy import audit, gdp_epsilon
 from hushpoint.privacy.auditor import strongest_canary
 from hushpoint.privacy.subsampling import fixed_size_epsilon, poisson_epsilon
-from hushpoint.problem import Rows
 from hushpoint.regularizers import L1, L2, ElasticNet
+from hushpoint.rows import Rows
 
 Array = NDArray[np.float64]
 

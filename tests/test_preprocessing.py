@@ -18,7 +18,6 @@ from sklearn.exceptions import NotFittedError
 from sklearn.pipeline import make_pipeline
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
-from hushpoint import streamed
 from hushpoint.noise import source_for
 from hushpoint.preprocessing import (
     DeclaredOneHot,
@@ -32,6 +31,7 @@ from hushpoint.preprocessing import (
     quantiles,
 )
 from hushpoint.privacy import compose, gdp_epsilon, gdp_mu
+from hushpoint.rows import StreamedRows, store
 from hushpoint.tables import Boolean, Category, Ignored, Number, Schema
 
 FALSE_ALARM = 1e-6
@@ -528,11 +528,11 @@ def test_a_row_norm_is_the_same_from_memory_from_disk_and_in_single_precision(tm
     asked = {"largest": 1e6, "quantile": 0.8, "mu": 1.0, "delta": 1e-6, "groups": groups, "seed": 2}
     expected = private_row_norm(X.astype(np.float64), **asked).value
     assert private_row_norm(X, **asked).value == expected
-    sizes, honest = [], quantiles._lengths
-    monkeypatch.setattr(streamed, "_NUMBERS", 2000)  # 400 rows at a time
-    monkeypatch.setattr(quantiles, "_lengths", lambda part: sizes.append(len(part)) or honest(part))
+    sizes, honest = [], StreamedRows.take
+    monkeypatch.setattr(store, "_NUMBERS", 2000)  # 400 rows at a time
+    monkeypatch.setattr(StreamedRows, "take", lambda rows, at: sizes.append(at.stop - at.start) or honest(rows, at))
     assert private_row_norm(np.load(tmp_path / "X.npy", mmap_mode="r"), **asked).value == expected
-    assert sizes == [3000, *[400] * 7, 200]
+    assert sizes == 2 * [*[400] * 7, 200]  # are they numbers, and how long
 
 
 @pytest.mark.parametrize(

@@ -15,11 +15,12 @@ from scipy.sparse import csr_array
 import hushpoint as hp
 from hushpoint.kernels import passes as compiled_passes
 from hushpoint.kernels import whole
-from hushpoint.kernels.whole import RememberingADMM
+from hushpoint.kernels.passes import passes_over
+from hushpoint.kernels.whole import RememberingADMM, approach
 from hushpoint.operators import admm, prox
-from hushpoint.operators.newton import ProxNotSolved, approach, conjugate_gradients
+from hushpoint.operators.newton import ProxNotSolved, conjugate_gradients
 from hushpoint.operators.prox import WholeProx
-from hushpoint.streamed import StreamedRows, is_on_disk
+from hushpoint.rows.streamed import StreamedRows, is_on_disk
 
 RNG = np.random.default_rng(5)
 ROWS, WIDTH = 61, 5
@@ -141,13 +142,12 @@ def test_streamed_rows_stand_in_for_an_array():
     rows, full = StreamedRows(X, factors), X.astype(float) * factors[:, None]
     for index in (slice(3, 9), np.array([5, 1, 5]), 4, np.arange(ROWS) % 2 == 0):
         np.testing.assert_allclose(rows[index], full[index])
-    np.testing.assert_allclose(rows[:, 2], full[:, 2])
-    np.testing.assert_allclose(rows[:, [3, 1]], full[:, [3, 1]])
+    np.testing.assert_allclose(rows.columns(np.array([3, 1])), full[:, [3, 1]])
     vector, table = RNG.normal(size=WIDTH), RNG.normal(size=(ROWS, 2))
     np.testing.assert_allclose(rows @ vector, full @ vector)
-    np.testing.assert_allclose(rows.T @ table, full.T @ table)
+    np.testing.assert_allclose(rows.pull(table), full.T @ table)
     np.testing.assert_allclose(rows * 2.0, 2 * full)
-    np.testing.assert_allclose(rows.copy(), full)
+    np.testing.assert_allclose(np.asarray(rows), full)
 
 
 # --- Passes -----------------------------------------------------------------------------------------------------------
@@ -164,17 +164,18 @@ def test_passes_are_the_sums_they_say(kind, loss, clip, known, tmp_path, monkeyp
     monkeypatch.setattr(compiled_passes, "_NUMBERS", 40)  # several groups and chunks
     monkeypatch.setattr(compiled_passes, "_WORTH_SHARING", 1)
     rows = problem(stored(kind, tmp_path), loss, clip).rows
-    features = rows.features.toarray() if rows.sparse else np.asarray(rows.features)
+    features = rows.store[:]
     x, v, weights = RNG.normal(size=WIDTH), RNG.normal(size=WIDTH), RNG.random(ROWS)
     kept = np.empty(ROWS)
-    found = rows.passes.gradient(x, weights, kept)
+    passes = passes_over(rows)
+    found = passes.gradient(x, weights, kept)
     margins = features @ x
     np.testing.assert_allclose(found, features.T @ (weights * rows.row_loss.derivative(margins, rows.targets)))
     np.testing.assert_allclose(kept, weights * rows.row_loss.curvature(margins, rows.targets))
     hessian = features.T @ (kept[:, None] * features)
-    np.testing.assert_allclose(rows.passes.hessian(kept), hessian, atol=1e-12)
-    np.testing.assert_allclose(rows.passes.hessian_times(kept, v), hessian @ v, atol=1e-12)
-    np.testing.assert_array_equal(rows.passes.gradient(x, weights), found)
+    np.testing.assert_allclose(passes.hessian(kept), hessian, atol=1e-12)
+    np.testing.assert_allclose(passes.hessian_times(kept, v), hessian @ v, atol=1e-12)
+    np.testing.assert_array_equal(passes.gradient(x, weights), found)
 
 
 # --- A prox that remembers --------------------------------------------------------------------------------------------

@@ -32,7 +32,8 @@ from hushpoint.labels import READ_FROM_LABELS, class_set, signs
 from hushpoint.losses import ClassWeighted, Huber, Logistic, Loss, SmoothedHinge, Squared
 from hushpoint.nonprivate import PENALTIES, PenaltyName
 from hushpoint.privacy.guarantee import Adjacency, Budget, Guarantee, checked_delta
-from hushpoint.problem import Problem, scaled_to
+from hushpoint.problem import Problem
+from hushpoint.rows import scaled_to
 from hushpoint.training import Penalty, train
 from hushpoint.utility.planner import Parameters, plan_parameters
 

@@ -5,21 +5,19 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from hushpoint.noise import Source
 from hushpoint.privacy.guarantee import Adjacency
-from hushpoint.problem import Rows
 from hushpoint.regularizers import Regularizer
+from hushpoint.rows import Rows
 from hushpoint.utility.early_stopping import expected_excess
 from hushpoint.utility.planner import Parameters
 
 Array = NDArray[np.float64]
 
-_CHUNK = 1 << 14
 _ABOVE_NOISE = 1.1  # an eigenvalue counts as seen if it exceeds the largest one of pure noise by a tenth
 _LEAST_LENGTH = 1 / 30  # mean square of the rows, in units of row_norm^2, below which noisy estimates are not believed
 
@@ -57,7 +55,7 @@ def release_moments(
     # On the diagonal the constant stands alone, and is public.
     sensitivity = moment_sensitivity(row_norm, 0.0 if diagonal else constant, plan.adjacency)
     scale = sensitivity / (items * plan.moment_mu)
-    exact = _mean_of_squares(rows, row_weights) if diagonal else _mean_of_products(rows, row_weights)
+    exact = rows.store.second_means(row_weights) if diagonal else rows.store.second_moments(row_weights)
     if constant:
         exact = _with_constant(exact, rows, row_weights, constant, diagonal)
     noise = source.normals("second moments", np.arange(1 if diagonal else width), 0, width, scale)
@@ -78,32 +76,10 @@ def release_moments(
     return Moments(exact + noise, scale, square + constant**2)
 
 
-def _mean_of_products(rows: Rows, row_weights: Array) -> Array:
-    """Weighted mean of ``a a'``, a chunk of rows at a time."""
-    total = np.zeros((rows.features.shape[1],) * 2)
-    for start in range(0, len(rows), _CHUNK):
-        part = rows.features[start : start + _CHUNK]
-        weights = row_weights[start : start + _CHUNK]
-        weighted = part.multiply(weights[:, None]).tocsr() if rows.sparse else part * weights[:, None]
-        product = part.T @ weighted
-        total += product.toarray() if rows.sparse else product
-    return total
-
-
-def _mean_of_squares(rows: Rows, row_weights: Array) -> Array:
-    """Weighted mean of each squared feature, a chunk of rows at a time."""
-    total = np.zeros(rows.features.shape[1])
-    for start in range(0, len(rows), _CHUNK):
-        part = rows.features[start : start + _CHUNK]
-        squares = part.multiply(part).tocsr() if rows.sparse else part**2
-        total += squares.T @ row_weights[start : start + _CHUNK]
-    return total
-
-
 def _with_constant(exact: Array, rows: Rows, row_weights: Array, constant: float, diagonal: bool) -> Array:
     if diagonal:
         return np.append(exact, constant**2)
-    means = constant * np.asarray(rows.features.T @ row_weights)
+    means = constant * rows.store.pull(row_weights)
     return np.block([[exact, means[:, None]], [means[None, :], np.full((1, 1), constant**2)]])
 
 
@@ -174,57 +150,6 @@ def choose_metric(moments: Moments, plan: Parameters) -> Metric:
 def _per_record(plan: Parameters) -> float:
     """How many clip lengths one item moves a sum of gradients."""
     return 2.0 if plan.adjacency == "replace-one" else 1.0
-
-
-class Mapped:
-    """The features ``[X, constant] W`` without forming them: two products with X in place of one with a dense copy."""
-
-    def __init__(self, features: Any, constant: float, metric: Metric) -> None:
-        self.features, self.constant, self.metric = features, constant, metric
-        self.shape = (features.shape[0], len(metric.scales))
-
-    def __matmul__(self, model: Array) -> Array:
-        point = self.metric.apply(model)
-        if not self.constant:
-            return np.asarray(self.features @ point)
-        return np.asarray(self.features @ point[:-1] + self.constant * point[-1])
-
-    @property
-    def T(self) -> _Transposed:
-        """The transpose, for products with vectors."""
-        return _Transposed(self)
-
-    def squared_norms(self) -> Array:
-        """Squared lengths of the mapped rows, rounded up further than products with W round."""
-        count = self.shape[0]
-        squared = np.empty(count)
-        weights = self.metric.matrix
-        rest = weights[-1] * self.constant if self.constant and self.metric.basis is not None else 0.0
-        within = weights[: self.shape[1] - bool(self.constant)]
-        for start in range(0, count, _CHUNK):
-            part = self.features[start : start + _CHUNK]
-            if self.metric.basis is None:
-                squares = part.multiply(part).tocsr() if hasattr(part, "multiply") else part**2
-                length = np.asarray(squares @ within**2)
-                if self.constant:
-                    length = length + (self.constant * weights[-1]) ** 2
-            else:
-                mapped = np.asarray(part @ within) + rest
-                length = np.einsum("ij,ij->i", mapped, mapped)
-            squared[start : start + _CHUNK] = length
-        spread = float(self.metric.scales.max() / self.metric.scales.min())
-        return np.asarray(squared * (1 + 1e-12 + 32 * np.finfo(np.float64).eps * spread))
-
-
-class _Transposed:
-    def __init__(self, mapped: Mapped) -> None:
-        self.mapped = mapped
-
-    def __matmul__(self, slopes: Array) -> Array:
-        total = np.asarray(self.mapped.features.T @ slopes)
-        if self.mapped.constant:
-            total = np.append(total, self.mapped.constant * slopes.sum())
-        return np.asarray(self.mapped.metric.apply(total))  # W is symmetric
 
 
 class MappedRidge(Regularizer):

@@ -7,7 +7,6 @@ from typing import Any, Literal
 
 import numpy as np
 import scipy.linalg
-import scipy.sparse
 from numpy.typing import NDArray
 
 from hushpoint.losses import ClassWeighted, Logistic, Squared
@@ -62,7 +61,7 @@ def multinomial(
     """Scikit-learn's multinomial logistic regression, a row per class (intercept last), and the iterations."""
     share = _l1_share(penalty, l1_ratio)
     rows = problem.rows
-    alpha, coefficients = (alpha if penalty else 0.0), rows.features.shape[1] * len(np.unique(labels))
+    alpha, coefficients = (alpha if penalty else 0.0), rows.store.width * len(np.unique(labels))
     model = _logistic(len(rows), alpha, share if alpha else 0.0, fit_intercept, coefficients)
     _fit_quietly(model, problem, labels)
     return _stacked(model.coef_, model.intercept_, fit_intercept), int(np.max(model.n_iter_))
@@ -77,11 +76,11 @@ def _solve_one(problem: Problem, target: Array, l1: float, l2: float, fit_interc
     base = loss.base if isinstance(loss, ClassWeighted) else loss
     if isinstance(base, Logistic) and l1 == 0 and np.ptp(target) > 0:  # scikit-learn needs a member of both classes
         per_class = {-1.0: loss.negative, 1.0: loss.positive} if isinstance(loss, ClassWeighted) else None
-        model = _logistic(len(rows), l2, 0.0, fit_intercept, rows.features.shape[1], per_class)
+        model = _logistic(len(rows), l2, 0.0, fit_intercept, rows.store.width, per_class)
         _fit_quietly(model, problem, target)
         return _stacked(model.coef_, model.intercept_, fit_intercept)[0], int(np.max(model.n_iter_))
     if isinstance(base, Squared):
-        model = _least_squares(len(rows), l1, l2, fit_intercept, scipy.sparse.issparse(rows.features))
+        model = _least_squares(len(rows), l1, l2, fit_intercept, rows.store.sparse)
         _fit_quietly(model, problem, target)
         intercept = np.atleast_1d(np.asarray(model.intercept_, dtype=np.float64))
         return _stacked(np.atleast_2d(model.coef_), intercept, fit_intercept)[0], int(
@@ -139,7 +138,7 @@ def _newton(problem: Problem, target: Array, l1: float, l2: float, fit_intercept
     from sklearn.exceptions import ConvergenceWarning
 
     rows, loss, weights = problem.rows, problem.facts.loss, problem.row_weights
-    coef, intercept, margins = np.zeros(rows.features.shape[1]), 0.0, np.zeros(len(rows))
+    coef, intercept, margins = np.zeros(rows.store.width), 0.0, np.zeros(len(rows))
 
     def objective(margins: Array, coef: Array) -> float:
         return float(weights @ loss.value(margins, target)) + penalty(coef)
@@ -152,7 +151,7 @@ def _newton(problem: Problem, target: Array, l1: float, l2: float, fit_intercept
         # Where the loss is straight, a little curvature keeps the model of it bounded.
         curvature = np.maximum(loss.curvature(margins, target), 1e-3 * loss.smoothness)
         total = float(weights @ curvature)
-        inner = _least_squares(len(rows), l1 / total, l2 / total, fit_intercept, rows.sparse)
+        inner = _least_squares(len(rows), l1 / total, l2 / total, fit_intercept, rows.store.sparse)
         if l1 > 0:
             inner.set_params(warm_start=True, max_iter=1000)
             inner.coef_ = coef.copy()
@@ -161,7 +160,7 @@ def _newton(problem: Problem, target: Array, l1: float, l2: float, fit_intercept
             shares = weights * curvature / total * len(rows)
             inner.fit(rows.features, margins - slopes / curvature, sample_weight=shares)
         turn, lift = inner.coef_ - coef, float(inner.intercept_) - intercept
-        change = rows.features @ turn + lift
+        change = rows.store @ turn + lift
         before = objective(margins, coef)
         decrease = float(weights @ (slopes * change)) + penalty(inner.coef_) - penalty(coef)
         small = np.abs(change).max() <= _TOLERANCE * (1 + np.abs(margins).max())

@@ -6,10 +6,9 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 import numpy as np
-import scipy.sparse
 from numpy.typing import ArrayLike, NDArray
 
 from hushpoint import losses, regularizers
@@ -18,10 +17,7 @@ from hushpoint._silence import silent_about
 from hushpoint.labels import class_set, has_missing, signs
 from hushpoint.losses import Loss
 from hushpoint.regularizers import Regularizer, WithoutIntercept, Zero
-from hushpoint.streamed import StreamedRows, is_on_disk
-
-if TYPE_CHECKING:
-    from hushpoint.kernels.passes import Passes
+from hushpoint.rows import Rows, Store, bounded_rows, checked
 
 Array = NDArray[np.float64]
 Indices = NDArray[np.int64]
@@ -32,7 +28,6 @@ ROWS_ARE_PRIVATE = (
     "the number of rows of each user was read from groups and did not leave with the plan. Bind the problem with "
     "plan.on(problem), or declare it: Problem.declared(rows_per_item=...)."
 )
-_SHORTEST, _LONGEST = 1e-140, 1e100  # lengths of rows whose squares and their inverses are safe numbers
 
 
 @dataclass(frozen=True)
@@ -202,115 +197,24 @@ class Facts:
         )
 
 
-@dataclass(frozen=True, eq=False)
-class Rows:
-    """The private part: features, targets, and which rows belong to which item (consecutive ones).
-
-    ``limits`` bounds the slope of each row's loss (clip / row length), None without clipping; ``offsets`` is None where
-    every item is one row.
-    """
-
-    features: Any  # (rows, width) array, CSR matrix or StreamedRows
-    targets: Array
-    loss: Loss
-    squared_norms: Array
-    limits: Array | None = None
-    offsets: Indices | None = None
-
-    def __len__(self) -> int:
-        return len(self.targets)
-
-    @property
-    def items(self) -> int:
-        """Number of items."""
-        return len(self.targets) if self.offsets is None else len(self.offsets) - 1
-
-    @cached_property
-    def counts(self) -> Indices:
-        """Rows of each item."""
-        return np.ones(len(self), dtype=np.int64) if self.offsets is None else np.diff(self.offsets)
-
-    @cached_property
-    def slope_limits(self) -> Array:
-        """``limits``, infinite where nothing is clipped."""
-        return np.full(len(self), math.inf) if self.limits is None else self.limits
-
-    @property
-    def row_loss(self) -> Loss:
-        """The loss of every row, truncated where the problem clips."""
-        return self.loss if self.limits is None else self.loss.truncated(self.limits)
-
-    @property
-    def sparse(self) -> bool:
-        """Whether the features are a SciPy matrix."""
-        return bool(scipy.sparse.issparse(self.features))
-
-    def margins(self, model: Array) -> Array:
-        """Inner product of every row with one model."""
-        return np.asarray(self.features @ model)
-
-    @cached_property
-    def passes(self) -> Passes:
-        """Compiled passes over all rows."""
-        from hushpoint.kernels.passes import Passes
-
-        return Passes(self)
-
-    def pick(self, index: Any) -> Rows:
-        """Some rows, as items of one row each."""
-        return Rows(
-            self.features[index],
-            self.targets[index],
-            self.loss,
-            self.squared_norms[index],
-            None if self.limits is None else self.limits[index],
-        )
-
-    def take(self, items: Indices | slice) -> Rows:
-        """Some items, in the order given."""
-        if isinstance(items, slice) and items == slice(None):
-            return self
-        if self.offsets is None:
-            return self.pick(items)
-        chosen = np.arange(self.items)[items]
-        rows, counts = rows_of_items(self.offsets, chosen)
-        picked = self.pick(rows)
-        offsets = np.concatenate([[0], np.cumsum(counts)])
-        return Rows(
-            picked.features,
-            picked.targets,
-            self.loss,
-            picked.squared_norms,
-            picked.limits,
-            offsets.astype(np.int64),
-        )
-
-
 @silent_about("X or y")
 def item_rows(facts: Facts, X: Any, y: ArrayLike) -> Rows:
     """The rows of one item of a problem with these facts, for whoever holds no other.
 
     Targets of a two-class loss are -1 and +1, as all holders agree: one of them may have seen one class only.
     """
-    features = _checked_features(X)
+    store = checked(X)
     if facts.loss.labels == "two-class":
         try:
             targets = np.asarray(y, dtype=np.float64)
         except (TypeError, ValueError, OverflowError):  # of NumPy; their texts quote entries
             targets = np.zeros(0)
-        if targets.shape != (features.shape[0],) or not np.isin(targets, (-1.0, 1.0)).all():
+        if targets.shape != (len(store),) or not np.isin(targets, (-1.0, 1.0)).all():
             raise ValueError(f"y has entries other than -1 and 1, which the {facts.loss.name} loss needs. Recode it.")
     else:
-        targets, _ = _checked_targets(y, features.shape[0], facts.loss)
+        targets, _ = _checked_targets(y, len(store), facts.loss)
     offsets = None if facts.rows_per_item is None else np.array([0, len(targets)], dtype=np.int64)
-    return _bounded_rows(facts, features, targets, offsets)
-
-
-def rows_of_items(offsets: Indices, chosen: Indices) -> tuple[Indices, Indices]:
-    """Indices of the rows of the chosen items, one item after the other, and how many each has."""
-    starts, counts = offsets[chosen], offsets[chosen + 1] - offsets[chosen]
-    within = np.arange(counts.sum()) - np.repeat(np.cumsum(counts) - counts, counts)
-    return np.repeat(starts, counts) + within, counts
+    return _rows(facts, store, targets, offsets)
 
 
 class Problem:
@@ -318,7 +222,7 @@ class Problem:
 
     Parameters
     ----------
-    X : array, SciPy sparse matrix or data frame of shape (rows, features)
+    X : array, SciPy sparse matrix, data frame or ``hushpoint.rows.Store`` of shape (rows, features)
         An array that needs no change is kept, not copied: do not write to it afterwards. A memory-mapped array
         (``np.load(path, mmap_mode="r")``) stays on disk and an array of single precision stays one: their rows are
         read, widened to double precision and scaled chunk by chunk.
@@ -360,20 +264,20 @@ class Problem:
         classes: Any = None,
     ) -> None:
         chosen_loss = losses.resolve(loss)
-        features = _checked_features(X)
-        targets, self.classes = _checked_targets(y, features.shape[0], chosen_loss, classes)
+        store = checked(X)
+        targets, self.classes = _checked_targets(y, len(store), chosen_loss, classes)
         self.classes_read = self.classes is not None and classes is None
         counts: tuple[int, ...] | None = None
         offsets: Indices | None = None
         self.users: NDArray[Any] | None = None
         if groups is not None:
             order, self.users, row_counts = _checked_groups(groups, len(targets))
-            features, targets = _ordered(features, order), targets[order]
+            store, targets = store.ordered(order), targets[order]
             counts = tuple(row_counts.tolist())
             offsets = np.concatenate([[0], np.cumsum(row_counts)]).astype(np.int64)
         self.facts: Facts = _facts(
             items=len(targets) if counts is None else len(counts),
-            features=features.shape[1],
+            features=store.width,
             loss=chosen_loss,
             regularizer=regularizer,
             row_norm=row_norm,
@@ -383,7 +287,7 @@ class Problem:
             fit_intercept=fit_intercept,
             rows_declared=counts is None,
         )
-        self._rows: Rows | None = _bounded_rows(self.facts, features, targets, offsets)
+        self._rows: Rows | None = _rows(self.facts, store, targets, offsets)
 
     @classmethod
     def declared(
@@ -478,7 +382,9 @@ class Problem:
     def gradient(self, model: ArrayLike) -> Array:
         """Gradient of the weighted mean of the losses, at one model. Reads the data: not private."""
         point = self._checked_model(model)
-        return self.rows.passes.gradient(point, self.row_weights)
+        from hushpoint.kernels.passes import passes_over
+
+        return passes_over(self.rows).gradient(point, self.row_weights)
 
     def split(self, model: Array) -> tuple[Array, float]:
         """The coefficients and the intercept of a model."""
@@ -499,16 +405,16 @@ class Problem:
         return f"Problem({facts.items} {kind}, {facts.features} features, {facts.loss.name}{declared})"
 
 
-def _bounded_rows(facts: Facts, features: Any, targets: Array, offsets: Indices | None) -> Rows:
-    """Rows with the constant of an intercept, scaled to the declared norm, and the limits of their slopes."""
-    if facts.fit_intercept:
-        features = _with_constant(features)
-    features, squared_norms = _bounded(features, facts.row_norm)
-    limits = None
-    if facts.clip is not None:
-        with np.errstate(divide="ignore"):
-            limits = facts.clip / np.sqrt(squared_norms)
-    return Rows(features, targets, facts.loss, squared_norms, limits, offsets)
+def _rows(facts: Facts, store: Store, targets: Array, offsets: Indices | None) -> Rows:
+    return bounded_rows(
+        store,
+        targets,
+        facts.loss,
+        row_norm=facts.row_norm,
+        clip=facts.clip,
+        constant=facts.fit_intercept,
+        offsets=offsets,
+    )
 
 
 def _facts(*, regularizer: Regularizer | None, fit_intercept: bool, **known: Any) -> Facts:
@@ -522,54 +428,6 @@ def _facts(*, regularizer: Regularizer | None, fit_intercept: bool, **known: Any
     facts = Facts(regularizer=chosen, fit_intercept=bool(fit_intercept), **known)
     chosen.value(np.zeros(facts.width))  # a regulariser for models of another length says so here
     return facts
-
-
-def _checked_features(X: Any) -> Any:
-    features: Any = X
-    if scipy.sparse.issparse(X):
-        features = scipy.sparse.csr_array(features).astype(np.float64)
-        features.sum_duplicates()
-        finite = np.isfinite(features.data).all()
-    else:
-        try:
-            on_disk = is_on_disk(X)
-            table = np.asarray(X)
-            if table.dtype.kind not in ("fiub" if on_disk else "fiubO"):
-                raise TypeError
-            streamed = table.ndim == 2 and (on_disk or table.dtype == np.float32)
-            features = table if streamed else table.astype(np.float64, copy=False)
-        except (TypeError, ValueError):
-            raise ValueError(
-                f"X is a {type(X).__name__} that does not convert to numbers. Encode text and missing columns first."
-            ) from None
-        finite = _all_finite(features)
-    if features.ndim != 2:
-        raise ValueError(f"X has {features.ndim} dimension(s). Pass a table of shape (rows, features).")
-    if 0 in features.shape:
-        raise ValueError(f"X has shape {features.shape}. Pass at least one row and one feature.")
-    if not finite:
-        raise ValueError("X has NaN or infinite entries. Remove or impute them before training.")
-    if scipy.sparse.issparse(features):
-        return features
-    if streamed:
-        return StreamedRows(features if on_disk else np.ascontiguousarray(features))
-    return np.ascontiguousarray(features)
-
-
-def _all_finite(table: Array, chunk: int = 1 << 18) -> bool:
-    step = max(1, chunk // max(1, math.prod(table.shape[1:])))
-    return all(np.isfinite(table[start : start + step]).all() for start in range(0, len(table), step))
-
-
-def _ordered(features: Any, order: Indices) -> Any:
-    """The rows in another order; those on disk must be in it already."""
-    if not isinstance(features, StreamedRows):
-        return features[order]
-    if (order[1:] > order[:-1]).all():
-        return features
-    if is_on_disk(features.table):
-        raise ValueError("X is memory-mapped and groups is not sorted. Write the rows of each user together, in order.")
-    return StreamedRows(features.table[order])
 
 
 def _checked_targets(y: Any, rows: int, loss: Loss, classes: Any = None) -> tuple[Array, NDArray[Any] | None]:
@@ -626,67 +484,3 @@ def _checked_groups(groups: Any, rows: int) -> tuple[Indices, NDArray[Any], Indi
     except TypeError:
         raise ValueError("groups mixes ids of different kinds. Pass ids of one kind.") from None
     return np.argsort(membership, kind="stable"), users, counts.astype(np.int64)
-
-
-def _with_constant(features: Any) -> Any:
-    ones: Any = np.ones((features.shape[0], 1))
-    if scipy.sparse.issparse(features):
-        blocks: Any = [features, ones]
-        return scipy.sparse.csr_array(scipy.sparse.hstack(blocks))
-    if not isinstance(features, StreamedRows):
-        return np.hstack([features, ones])
-    if is_on_disk(features.table):
-        raise ValueError("X is memory-mapped and fit_intercept is True. Write a column of ones into the file instead.")
-    return StreamedRows(np.hstack([features.table, ones.astype(features.table.dtype)]))
-
-
-def scaled_to(features: Any, row_norm: float | None) -> Any:
-    """Rows scaled down to a norm, as those of a problem are; None: as they come."""
-    return features if row_norm is None else _bounded(features, row_norm)[0]
-
-
-def _squared_lengths(features: Any, sparse: bool) -> Array:
-    if sparse:
-        return np.asarray(features.multiply(features).sum(axis=1)).reshape(-1)
-    return np.asarray(np.einsum("ij,ij->i", features, features))
-
-
-def _bounded(features: Any, row_norm: float | None) -> tuple[Any, Array]:
-    """Rows scaled down to the bound, and their squared lengths. The caller's array is never changed."""
-    if isinstance(features, StreamedRows):
-        parts = [_factors(part, row_norm) for _, part in features.chunks()]
-        factors, squared = (np.concatenate(arrays) for arrays in zip(*parts, strict=True))
-        return StreamedRows(features.table, factors), squared
-    factors, squared = _factors(features, row_norm)
-    if (factors == 1.0).all():
-        return features, squared
-    sparse = bool(scipy.sparse.issparse(features))
-    return features.multiply(factors[:, None]).tocsr() if sparse else features * factors[:, None], squared
-
-
-def _factors(features: Any, row_norm: float | None) -> tuple[Array, Array]:
-    """What brings each row within the bound, and its squared length then.
-
-    Rows so long or so short that their squares overflow or underflow would escape both bound and clip: the first are
-    scaled down even without a declared norm, the second become zero.
-    """
-    bound = _LONGEST if row_norm is None else min(row_norm, _LONGEST)
-    sparse = bool(scipy.sparse.issparse(features))
-    with np.errstate(over="ignore", under="ignore"):
-        squared = _squared_lengths(features, sparse)
-    lengths = np.sqrt(squared)
-    odd = np.flatnonzero(~((squared > _SHORTEST**2) & (squared < _LONGEST**2)))
-    if odd.size:
-        part = features[odd]
-        largest = abs(part).max(axis=1).toarray().reshape(-1) if sparse else np.abs(part).max(axis=1)
-        shrink = 1 / np.where(largest > 1e-300, largest, 1.0)  # the inverse of less is no number
-        table = part.multiply(shrink[:, None]) if sparse else part * shrink[:, None]
-        with np.errstate(over="ignore"):
-            lengths[odd] = largest * np.maximum(np.sqrt(_squared_lengths(table, sparse)), 1.0)
-    long, short = lengths > bound, (lengths > 0) & (lengths < _SHORTEST)
-    if not (long.any() or short.any()):
-        return np.ones(len(lengths)), np.where(lengths > 0, squared, 0.0)
-    # The last factor keeps a row inside the bound whatever way its length was rounded.
-    inside = 1 - (features.shape[1] + 8) * np.finfo(np.float64).eps
-    factors = np.where(long, bound / np.where(long, lengths, 1.0) * inside, np.where(short, 0.0, 1.0))
-    return factors, np.where(long, bound**2, np.where(short, 0.0, squared))

@@ -10,7 +10,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hushpoint.metric import (
-    Mapped,
     MappedElasticNet,
     MappedRidge,
     Metric,
@@ -22,8 +21,9 @@ from hushpoint.operators.gradient import Gradient
 from hushpoint.plan import Plan
 from hushpoint.privacy.gaussian import compose_mu, gdp_epsilon
 from hushpoint.privacy.guarantee import Guarantee
-from hushpoint.problem import Facts, Problem, Rows
+from hushpoint.problem import Facts, Problem
 from hushpoint.regularizers import Regularizer, Zero
+from hushpoint.rows import Mapped, Rows
 from hushpoint.schedules import EveryBlock
 from hushpoint.utility.planner import Parameters
 
@@ -81,7 +81,7 @@ def train(
     constant = plan.constant * norm if fit_intercept else 0.0
     moments = release_moments(rows, problem.row_weights, norm, constant, plan, source)
     metric = choose_metric(moments, plan)
-    mapped = Mapped(rows.features, constant, metric)
+    mapped = Mapped(rows.store, constant, metric)
     squared = mapped.squared_norms()
     clip = plan.clip * math.sqrt(metric.size)
     with np.errstate(divide="ignore"):

@@ -20,6 +20,7 @@ from hushpoint.operators import GeneralADMM
 from hushpoint.privacy import audit, gdp_epsilon
 from hushpoint.privacy.auditor import strongest_canary
 from hushpoint.privacy.replicas import released_models
+from hushpoint.rows import ArrayRows
 
 STEPS, RUNS = 3, 2000
 
@@ -212,7 +213,7 @@ def zero_out_pair(problem: Problem) -> tuple[Problem, Problem]:
     assert limits is not None
     limits = limits.copy()
     limits[0] = math.inf
-    return canary, canary.with_rows(replace(rows, features=features, squared_norms=norms, limits=limits))
+    return canary, canary.with_rows(replace(rows, store=ArrayRows(features), squared_norms=norms, limits=limits))
 
 
 @pytest.mark.parametrize("sample_prob", [1.0, 0.9])

@@ -21,13 +21,14 @@ from scipy import special, stats
 import hushpoint as hp
 from hushpoint import estimators, training
 from hushpoint.losses import ClassWeighted, Logistic, Loss
-from hushpoint.metric import Mapped, Metric, Moments, moment_sensitivity, release_moments
+from hushpoint.metric import Metric, Moments, moment_sensitivity, release_moments
 from hushpoint.noise import Source, seeded_source
 from hushpoint.plan import Plan
 from hushpoint.privacy import gdp_mu
 from hushpoint.privacy.auditor import _lower, _upper
 from hushpoint.privacy.guarantee import Adjacency
-from hushpoint.problem import Problem, Rows
+from hushpoint.problem import Problem
+from hushpoint.rows import Mapped, Rows
 from hushpoint.utility.planner import Parameters, plan_parameters
 
 Array = NDArray[np.float64]
@@ -317,7 +318,7 @@ def test_mapped_rows_do_what_a_dense_copy_would(users: bool, intercept: bool, di
     rows = rows_of(descent)
     mapped = rows.features
     assert isinstance(mapped, Mapped)
-    X = mapped.features.toarray() if scipy.sparse.issparse(mapped.features) else mapped.features
+    X = mapped.store[:]
     W = mapped.metric.matrix if mapped.metric.basis is not None else np.diag(mapped.metric.matrix)
     table = (np.column_stack([X, np.full(len(X), mapped.constant)]) if intercept else X) @ W
     lengths = np.linalg.norm(table, axis=1)
@@ -616,7 +617,7 @@ def likelihood_ratios(spy: Spy, exact: list[Moments], worlds: list[tuple[Array, 
         moved = gradients[1] - gradients[0]
         # The sum of all others' gradients is the same in both worlds; what stands out is the last item's.
         rows = rows_of(descent)
-        own = last_gradient(descent, rows.features.features[-1], rows.targets[-1], path[:-1])
+        own = last_gradient(descent, rows.store.store[-1], rows.targets[-1], path[:-1])
         seen = step_noise(descent, path) + own - (gradients[0] + gradients[1]) / 2
         late += float((seen * moved).sum()) / descent.noise.std**2
     return np.array([early, early + late])

@@ -21,7 +21,8 @@ from hushpoint.noise import source_for
 from hushpoint.plan import Plan
 from hushpoint.privacy.gaussian import gdp_epsilon
 from hushpoint.privacy.guarantee import Budget
-from hushpoint.problem import Rows, item_rows
+from hushpoint.problem import item_rows
+from hushpoint.rows import Rows
 
 if TYPE_CHECKING:
     from cryptography.hazmat.primitives.asymmetric.ec import EllipticCurvePrivateKey, EllipticCurvePublicKey

@@ -25,8 +25,9 @@ from hushpoint.federated.ledger import SiteStore
 from hushpoint.federated.terms import plan_digest, require_federated
 from hushpoint.plan import Plan
 from hushpoint.privacy.guarantee import Budget
-from hushpoint.problem import Problem, Rows, item_rows
+from hushpoint.problem import Problem, item_rows
 from hushpoint.regularizers import Regularizer
+from hushpoint.rows import Rows
 from hushpoint.schema import Schema, toml_value
 
 if TYPE_CHECKING:

@@ -22,7 +22,8 @@ from hushpoint.federated.disk import read_lines
 from hushpoint.federated.folder import Federation, Site
 from hushpoint.federated.in_process import run_in_process, site_store
 from hushpoint.federated.note import SUPERLINK, Note, note_path, read_note
-from hushpoint.problem import Problem, Rows
+from hushpoint.problem import Problem
+from hushpoint.rows import ArrayRows, Rows
 
 _CONNECTION = "hushpoint"
 
@@ -349,7 +350,7 @@ def _stacked(parts: list[Rows]) -> Rows:
     ends = np.cumsum([0, *(len(part) for part in parts)])
     limits = [part.limits for part in parts if part.limits is not None]
     return Rows(
-        np.vstack([part.features for part in parts]),
+        ArrayRows(np.vstack([part.store[:] for part in parts])),
         np.concatenate([part.targets for part in parts]),
         parts[0].loss,
         np.concatenate([part.squared_norms for part in parts]),

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hushpoint.noise import Source
-from hushpoint.problem import Rows
+from hushpoint.rows import Rows
 
 if TYPE_CHECKING:
     from hushpoint.engine import State

@@ -19,7 +19,7 @@ from hushpoint.kernels.codes import LossCode, PenaltyCode
 from hushpoint.kernels.draw import CYCLIC, ScheduleCode
 from hushpoint.kernels.scalar import slopes
 from hushpoint.noise import Source, role_word, word
-from hushpoint.problem import Rows
+from hushpoint.rows import Rows
 
 if TYPE_CHECKING:
     from hushpoint.engine import State
@@ -51,13 +51,7 @@ class CompiledCoordinates:
 
     def prepare(self, rows: Rows) -> tuple[Any, ...]:
         """Columns one after the other (a copy of the features), targets, limits of slopes, weights."""
-        if rows.sparse:
-            columns = rows.features.tocsc()
-            entries, places, starts = columns.data, columns.indices, columns.indptr
-        else:
-            features = np.asarray(rows.features[:])
-            entries, places = np.ascontiguousarray(features.T).reshape(-1), np.zeros(0, dtype=np.int32)
-            starts = len(rows) * np.arange(features.shape[1] + 1)
+        entries, places, starts = rows.store.column_arrays()
         table = entries, places.astype(np.int64, copy=False), starts.astype(np.int64, copy=False)
         return *table, rows.targets, rows.slope_limits, self.row_weights
 

@@ -8,15 +8,14 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-import scipy.linalg.blas
 from numpy.typing import NDArray
 
 from hushpoint._compiled import loop
 from hushpoint._threads import share
 from hushpoint.kernels.codes import coded_loss
 from hushpoint.kernels.scalar import slopes
-from hushpoint.kernels.table import TILE, table_of, tile_add, tile_dots
-from hushpoint.problem import Rows
+from hushpoint.kernels.table import TILE, tile_add, tile_dots
+from hushpoint.rows import Rows
 
 Array = NDArray[np.float64]
 
@@ -29,17 +28,14 @@ class Passes:
     """Passes over the rows of one data set; losses that only NumPy knows go chunk by chunk."""
 
     def __init__(self, rows: Rows) -> None:
-        self.rows, self.width = rows, rows.features.shape[1]
+        store = rows.store
+        self.rows, self.width = rows, store.width
         self._loss = coded_loss(rows.loss)
-        stored = rows.features.nnz if rows.sparse else len(rows) * self.width
-        self._small = stored < _WORTH_SHARING
-        per_row = max(1, stored // len(rows))
-        self._chunk = max(TILE, _NUMBERS // per_row)
+        self._small = store.stored < _WORTH_SHARING
+        self._chunk = len(rows) if store.whole else max(TILE, store.rows_of(_NUMBERS))
         self._size = max(self._chunk, -(-len(rows) // _GROUPS))
         self._groups = -(-len(rows) // self._size)
-        self._table: Any = None if self._loss is None else table_of(rows.features)
-        if not hasattr(rows.features, "__getitem__"):  # products only: all rows at once
-            self._chunk = len(rows)
+        self._table: Any = None if self._loss is None else store.arrays
 
     def gradient(self, model: Array, weights: Array, curvatures: Array | None = None) -> Array:
         """``sum_i weights_i phi'(a_i.x) a_i``; ``weights_i phi''(a_i.x)`` goes to ``curvatures``, one number a row."""
@@ -58,7 +54,7 @@ class Passes:
     def hessian_times(self, curvatures: Array, vector: Array) -> Array:
         """``sum_i curvatures_i (a_i.v) a_i``."""
         if self._table is None:
-            return np.asarray(self.rows.features.T @ (curvatures * np.asarray(self.rows.features @ vector)))
+            return self.rows.store.pull(curvatures * self.rows.margins(vector))
         totals = np.zeros((self._groups, self.width))
 
         def groups(start: int, stop: int) -> None:
@@ -68,16 +64,7 @@ class Passes:
 
     def hessian(self, curvatures: Array) -> Array:
         """``sum_i curvatures_i a_i a_i'``, chunk by chunk."""
-        features, sparse = self.rows.features, self.rows.sparse
-        total = np.zeros((self.width, self.width), order="F")
-        for start in range(0, len(self.rows), self._chunk):
-            part, weights = features[start : start + self._chunk], curvatures[start : start + self._chunk]
-            if sparse:
-                total += (part.T @ part.multiply(weights[:, None])).toarray()
-            else:
-                scaled = part * np.sqrt(weights)[:, None]
-                total = scipy.linalg.blas.dsyrk(1.0, scaled.T, beta=1.0, c=total, lower=1, overwrite_c=1)
-        return total if sparse else np.asarray(np.tril(total) + np.tril(total, -1).T)
+        return self.rows.store.gram(curvatures, self._chunk)
 
     def _summed(self, groups: Any, totals: Array) -> Array:
         if self._small:
@@ -92,10 +79,15 @@ class Passes:
             index = slice(start, start + self._chunk)
             part = rows if self._chunk >= len(rows) else rows.pick(index)
             margins, loss = part.margins(model), part.row_loss
-            total += np.asarray(part.features.T @ (weights[index] * loss.derivative(margins, part.targets)))
+            total += part.store.pull(weights[index] * loss.derivative(margins, part.targets))
             if curvatures is not None:
                 curvatures[index] = weights[index] * loss.curvature(margins, part.targets)
         return total
+
+
+def passes_over(rows: Rows) -> Passes:
+    """The passes over some rows, prepared once."""
+    return rows.once(Passes)
 
 
 @loop

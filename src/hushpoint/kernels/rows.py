@@ -21,7 +21,7 @@ from hushpoint.kernels.draw import coded_schedule, draw_members
 from hushpoint.kernels.scalar import prox, release
 from hushpoint.kernels.table import row_add, row_dot, table_of
 from hushpoint.noise import Source, role_word, word
-from hushpoint.problem import Rows
+from hushpoint.rows import Rows
 
 if TYPE_CHECKING:
     from hushpoint.engine import State
@@ -51,7 +51,7 @@ class _CompiledRows:
 
     def prepare(self, rows: Rows) -> tuple[Any, ...]:
         """Rows, targets, squared lengths, and limits of slopes for all of them."""
-        return table_of(rows.features), rows.targets, rows.squared_norms, rows.slope_limits
+        return table_of(rows.store), rows.targets, rows.squared_norms, rows.slope_limits
 
     def _method(self) -> tuple[Any, ...]:
         """What does not change from step to step."""

@@ -22,10 +22,11 @@ from hushpoint._compiled import loop
 from hushpoint._keyed import normals_at, scratch
 from hushpoint._threads import share
 from hushpoint.kernels.codes import LossCode, PenaltyCode
+from hushpoint.kernels.passes import passes_over
 from hushpoint.kernels.scalar import prox, release
-from hushpoint.kernels.table import TILE, add, copy, dot, table_of, tile_add, tile_dots
+from hushpoint.kernels.table import TILE, add, copy, dot, tile_add, tile_dots
 from hushpoint.noise import Source, role_word, word
-from hushpoint.problem import Rows
+from hushpoint.rows import Rows
 
 if TYPE_CHECKING:
     from hushpoint.engine import State
@@ -63,12 +64,12 @@ class ConsensusShortcut:
         """What every step needs of the rows."""
         squared = rows.squared_norms
         inverse = np.sqrt(np.divide(1.0, squared, out=np.zeros_like(squared), where=squared > 0))
-        width = rows.features.shape[1]
+        width = rows.store.width
         # The matrix may be singular, so its root comes from eigenvalues.
-        values, vectors = np.linalg.eigh(len(rows) * np.eye(width) - rows.passes.hessian(inverse**2))
+        values, vectors = np.linalg.eigh(len(rows) * np.eye(width) - passes_over(rows).hessian(inverse**2))
         root = vectors * np.sqrt(np.maximum(values, 0.0))
         scales = self.gamma / (1 + self.gamma * self.ridge) * squared
-        table = table_of(rows.features)
+        table = rows.store.arrays
         return _Prepared(rows, inverse, root, (table, rows.targets, scales, rows.slope_limits, inverse, squared))
 
     def advance(self, data: _Prepared, source: Source, state: State, z: Array, count: int) -> None:
@@ -81,14 +82,15 @@ class ConsensusShortcut:
         t, shared, z = state.blocks[:, 0], state.shared.copy(), z.copy()
         totals = np.zeros((-(-len(t) // GROUP), len(z)))
         penalty = (0.0, 0.0, False) if self.penalty is None else self.penalty
-        if self.loss is not None and t.size * z.size < _WORTH_SHARING:
+        compiled = self.loss is not None and data.arrays[0] is not None
+        if compiled and t.size * z.size < _WORTH_SHARING:
             prox_of_r = self.gamma, *penalty
             _steps(keys, first, relaxations, setting, prox_of_r, data.arrays, data.root, t, z, shared, totals)
         else:
             for k in range(count):
                 if k:
                     release(shared, self.gamma, penalty, z)
-                move = self._numpy_move if self.loss is None else self._move
+                move = self._move if compiled else self._numpy_move
                 move(data, source, keys, first + k, relaxations[k], setting, t, z, totals)
                 _combine(keys, first + k, relaxations[k], *setting[1:], data.root, totals, len(t), z, shared)
         state.shared = state.public = shared
@@ -112,7 +114,7 @@ class ConsensusShortcut:
         data: _Prepared, source: Source, keys: Any, step: int, relaxation: float, setting: Any, t: Array, z: Array,
         totals: Array,
     ) -> None:  # fmt: skip
-        """``_groups`` over all rows, for losses that only NumPy knows."""
+        """``_groups`` over all rows, for losses and stores that only NumPy knows."""
         rows, (_, shrink, noise) = data.rows, setting
         at_z = rows.margins(z)
         margins = shrink * (2 * at_z - t)
@@ -122,7 +124,7 @@ class ConsensusShortcut:
         t += relaxation * (2 * (found - at_z) + rows.squared_norms * data.inverse * g)
         weights = relaxation * data.inverse * (2 * (found - margins) * data.inverse + g)
         totals[:] = 0.0
-        totals[0] = np.asarray(rows.features.T @ weights)
+        totals[0] = rows.store.pull(weights)
 
 
 @dataclass(frozen=True)

@@ -8,27 +8,18 @@ from __future__ import annotations
 
 from typing import Any
 
-import numpy as np
-import scipy.sparse
 from numba import types
 from numba.extending import overload
 
 from hushpoint._compiled import inner, inner_sum
-from hushpoint.streamed import StreamedRows
+from hushpoint.rows import Store
 
 TILE = 4  # rows that are read together: a point or a sum is then loaded once for all of them
 
 
-def table_of(features: Any) -> Any:
-    """Features as compiled code takes them; None for those that only know products."""
-    if isinstance(features, np.ndarray):
-        return features
-    if isinstance(features, StreamedRows):
-        return features.table, features.factors
-    if not scipy.sparse.issparse(features):
-        return None
-    rows: Any = features
-    return rows.data, rows.indices, rows.indptr
+def table_of(store: Store) -> Any:
+    """Rows as compiled code takes them; those of a store without such arrays are read into memory."""
+    return store[:] if store.arrays is None else store.arrays
 
 
 @inner_sum

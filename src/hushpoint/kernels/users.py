@@ -19,7 +19,7 @@ from hushpoint.kernels.cholesky import factor, solve
 from hushpoint.kernels.codes import LossCode
 from hushpoint.kernels.scalar import slopes
 from hushpoint.kernels.table import TILE, copy, dot, row_add, row_dot, table_of, tile_add, tile_dots, tile_outer
-from hushpoint.problem import Rows
+from hushpoint.rows import Rows
 
 Array = NDArray[np.float64]
 Indices = NDArray[np.int64]
@@ -35,8 +35,8 @@ class UsersProx:
     def __init__(self, rows: Rows, loss: LossCode, step: float, gradient_tolerance: Array) -> None:
         if rows.offsets is None:
             raise ValueError("the rows have no users.")
-        counts, width = rows.counts, rows.features.shape[1]
-        self._rows = table_of(rows.features), rows.targets, rows.slope_limits, rows.offsets
+        counts, width = rows.counts, rows.store.width
+        self._rows = table_of(rows.store), rows.targets, rows.slope_limits, rows.offsets
         self._setting = loss, step
         self._tolerance = gradient_tolerance
         self._sizes = np.minimum(counts, width)

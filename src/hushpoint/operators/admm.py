@@ -15,8 +15,9 @@ from hushpoint.operators.base import Operator
 from hushpoint.operators.prox import LARGE, WholeProx
 from hushpoint.operators.sensitivity import prox_certificate, require_smooth, stated_tolerance
 from hushpoint.operators.splitting import reflection_lipschitz
-from hushpoint.problem import Facts, Rows
+from hushpoint.problem import Facts
 from hushpoint.regularizers import Regularizer
+from hushpoint.rows import Rows
 
 if TYPE_CHECKING:
     from hushpoint.kernels import Kernel

@@ -14,8 +14,8 @@ from hushpoint.operators.base import Operator
 from hushpoint.operators.consensus import clip_rows
 from hushpoint.operators.gradient import SAMPLED_SUM, Gradient
 from hushpoint.operators.sensitivity import item_certificate
-from hushpoint.problem import ROWS_ARE_PRIVATE, Facts, Rows
-from hushpoint.streamed import StreamedRows
+from hushpoint.problem import ROWS_ARE_PRIVATE, Facts
+from hushpoint.rows import Rows
 
 Array = NDArray[np.float64]
 Indices = NDArray[np.int64]
@@ -73,8 +73,7 @@ class LocalSteps(Operator):
         kick: Array | None,
     ) -> tuple[Array, Array]:
         rows = data.take(chosen)
-        if isinstance(rows.features, StreamedRows):
-            rows = replace(rows, features=rows.features[:])  # read once, not at every step
+        rows = replace(rows, store=rows.store.in_memory())  # read once, not at every step
         update = np.zeros((rows.items, self.message_size))
         with np.errstate(over="ignore", invalid="ignore"):  # steps that are too long may diverge; the clip sees to it
             for _ in range(self.local_steps):

@@ -11,7 +11,8 @@ from numpy.typing import NDArray
 
 from hushpoint._described import held
 from hushpoint.certificates import Certificate
-from hushpoint.problem import Facts, Rows
+from hushpoint.problem import Facts
+from hushpoint.rows import Rows
 
 if TYPE_CHECKING:
     from hushpoint.kernels import Kernel

@@ -16,8 +16,9 @@ from hushpoint.operators.base import Operator, is_within
 from hushpoint.operators.prox import ItemsProx, RowProx
 from hushpoint.operators.sensitivity import item_certificate, prox_certificate, require_smooth, stated_tolerance
 from hushpoint.operators.splitting import reflection_lipschitz
-from hushpoint.problem import ROWS_ARE_PRIVATE, Facts, Rows
+from hushpoint.problem import ROWS_ARE_PRIVATE, Facts
 from hushpoint.regularizers import Regularizer
+from hushpoint.rows import Rows
 
 if TYPE_CHECKING:
     from hushpoint.kernels import Kernel

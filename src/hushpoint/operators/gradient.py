@@ -13,7 +13,8 @@ from numpy.typing import NDArray
 from hushpoint._checks import require_positive
 from hushpoint.certificates import Certificate, Theorem
 from hushpoint.operators.base import Operator
-from hushpoint.problem import ROWS_ARE_PRIVATE, Facts, Rows
+from hushpoint.problem import ROWS_ARE_PRIVATE, Facts
+from hushpoint.rows import Rows
 
 if TYPE_CHECKING:
     from hushpoint.kernels import Kernel
@@ -59,12 +60,10 @@ class Gradient(Operator):
         kick: Array | None,
     ) -> tuple[Array, Array]:
         rows = data.take(chosen)
-        if z.ndim == 1:
-            margins = rows.margins(z)
-        else:
-            margins = np.asarray((rows.features * np.repeat(z, rows.counts, axis=0)).sum(axis=1)).reshape(-1)
+        own = None if z.ndim == 1 else np.repeat(z, rows.counts, axis=0)
+        margins = rows.margins(z) if own is None else (rows.store * own).row_sums()
         slopes = rows.row_loss.derivative(margins, rows.targets) / np.repeat(rows.counts, rows.counts)
-        per_row = rows.features.multiply(slopes[:, None]).toarray() if rows.sparse else rows.features * slopes[:, None]
+        per_row = (rows.store * slopes[:, None])[:]
         if rows.offsets is None:
             return block, per_row
         return block, np.add.reduceat(per_row, rows.offsets[:-1], axis=0)
@@ -80,16 +79,18 @@ class Gradient(Operator):
         multiplicity: Array | None,
     ) -> tuple[Array, Array]:
         """The sum of the messages in one pass over the rows, without a gradient per item."""
+        from hushpoint.kernels.passes import passes_over
+
         rows = data.take(chosen)
         everyone = rows is data and len(rows) == self.facts.rows
         if everyone and multiplicity is None:
-            return block, rows.passes.gradient(z, self._row_shares)
+            return block, passes_over(rows).gradient(z, self._row_shares)
         weights = np.ones(rows.items) if multiplicity is None else multiplicity
         row_weights = np.repeat(weights / rows.counts, rows.counts)
         if everyone:
-            return block, rows.passes.gradient(z, row_weights)
+            return block, passes_over(rows).gradient(z, row_weights)
         slopes = rows.row_loss.derivative(rows.margins(z), rows.targets)
-        return block, np.asarray(rows.features.T @ (slopes * row_weights))
+        return block, rows.store.pull(slopes * row_weights)
 
     @cached_property
     def _row_shares(self) -> Array:
@@ -138,9 +139,7 @@ class CoordinateGradient(Operator):
         return np.repeat(_counts(self.facts) / self.facts.row_counts, self.facts.row_counts)
 
     def prepare(self, rows: Rows | None) -> Any:
-        if rows is None or not rows.sparse:
-            return rows
-        return replace(rows, features=rows.features.tocsc())
+        return rows if rows is None else replace(rows, store=rows.store.by_columns())
 
     def start(self) -> tuple[Array, Array]:
         return np.zeros(self.facts.width), np.zeros((self.blocks, 0))
@@ -155,7 +154,7 @@ class CoordinateGradient(Operator):
         kick: Array | None,
     ) -> tuple[Array, Array]:
         slopes = self._row_weights * data.row_loss.derivative(data.margins(z), data.targets)
-        return block, np.asarray(data.features[:, chosen].T @ slopes)[:, None]
+        return block, data.store.columns(chosen).pull(slopes)[:, None]
 
     def combine(self, shared: Array, total: Array, chosen: Indices | None, relaxation: float) -> Array:
         step = relaxation * self.step_size

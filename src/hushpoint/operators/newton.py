@@ -78,49 +78,6 @@ def conjugate_gradients(product: Callable[[Array], Array], right: Array, floor: 
     return found if found.any() else right
 
 
-def approach(
-    gradient: Callable[[Array], Array],
-    start: Array,
-    tolerance: float,
-    inverse: Callable[[Array], Array],
-    most: int,
-) -> tuple[Array, int, bool]:
-    """L-BFGS, where ``inverse`` is about the inverse Hessian: a point, the gradients taken, and whether it is solved.
-
-    Solved means that the gradient at that point is at most the tolerance, as in ``minimise``; it gives up after
-    ``most`` gradients.
-    """
-    x, slope_at = start, gradient(start)
-    taken = 1
-    pairs: list[tuple[Array, Array, float]] = []
-    while not np.linalg.norm(slope_at) <= tolerance:
-        rest, shares = slope_at.copy(), []
-        for move, change, scale in reversed(pairs):
-            shares.append(scale * float(move @ rest))
-            rest -= shares[-1] * change
-        direction = -inverse(rest)
-        for (move, change, scale), part in zip(pairs, reversed(shares), strict=True):
-            direction -= (scale * float(change @ direction) + part) * move
-        first = float(slope_at @ direction)
-        length, low, low_slope, high, high_slope = 1.0, 0.0, first, 1.0, np.inf
-        while True:
-            if not first < 0 or taken >= most:
-                return x, taken, False
-            trial = x + length * direction
-            found = gradient(trial)
-            taken += 1
-            slope = float(found @ direction)
-            if slope <= 0.1 * abs(first):  # it may rise a little: an exact search is not worth its gradients
-                break
-            high, high_slope = length, slope
-            length = (low * high_slope - high * low_slope) / (high_slope - low_slope)
-        move, change = trial - x, found - slope_at
-        if float(move @ change) > 0:
-            pairs.append((move, change, 1 / float(move @ change)))
-        x, slope_at = trial, found
-    return x, taken, True
-
-
 def _search(
     problems: SmoothProblems, points: Array, gradients: Array, directions: Array, active: Indices
 ) -> tuple[Array, Array]:

@@ -12,14 +12,14 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import scipy.linalg
-import scipy.sparse
 from numpy.typing import NDArray
 
 from hushpoint.losses import Loss, Squared
 from hushpoint.operators.newton import conjugate_gradients, minimise, not_solved
-from hushpoint.problem import Rows, rows_of_items
+from hushpoint.rows import Rows, rows_of_items
 
 if TYPE_CHECKING:
+    from hushpoint.kernels.passes import Passes
     from hushpoint.kernels.users import UsersProx
 
 Array = NDArray[np.float64]
@@ -42,7 +42,7 @@ class WholeProx:
         self, rows: Rows, weights: Array, gamma: float, ridge: float, A: Array | None, tolerance: float
     ) -> None:
         self.rows, self.weights, self.gamma, self.ridge, self.A = rows, weights, gamma, ridge, A
-        self.width = rows.features.shape[1]
+        self.width = rows.store.width
         self.large = self.width > LARGE
         if A is None:
             self._base: Array = np.full(1, 1 / gamma + ridge)  # the diagonal of what is added to the Hessian
@@ -50,12 +50,13 @@ class WholeProx:
         else:
             self._base = A.T @ A / gamma + ridge * np.eye(self.width)
             self.gradient_tolerance = tolerance * float(np.linalg.svd(A, compute_uv=False)[-1]) / gamma
+        self._passes = _passes_over(rows)
         self._curvatures = np.empty(len(rows))
         self._curved_at: Array | None = None  # the point that the curvatures are of
         self._factor: Any = None
         if isinstance(rows.loss, Squared) and rows.limits is None and not self.large:
             self._factor = scipy.linalg.cho_factor(self.hessian(weights))
-            self._pull = np.asarray(rows.features.T @ (weights * rows.targets))
+            self._pull = rows.store.pull(weights * rows.targets)
 
     @property
     def direct(self) -> bool:
@@ -81,9 +82,9 @@ class WholeProx:
         if len(points) == 1:
             return np.asarray(self._sum_at(points[0])[None, :] + rest)
         rows = self.rows
-        margins = np.asarray(rows.features @ points.T)  # a column for each point
+        margins = rows.store @ points.T  # a column for each point
         slopes = self.weights[:, None] * self._loss().derivative(margins, rows.targets[:, None])
-        return np.asarray(np.asarray(rows.features.T @ slopes).T + rest)
+        return np.asarray(rows.store.pull(slopes).T + rest)
 
     def gradient_at(self, x: Array, point: Array) -> Array:
         """The gradient at x for one ``v = point``."""
@@ -92,7 +93,7 @@ class WholeProx:
 
     def _sum_at(self, x: Array) -> Array:
         """The weighted sum of the rows' gradients at x; their curvatures are kept."""
-        total = self.rows.passes.gradient(np.ascontiguousarray(x), self.weights, self._curvatures)
+        total = self._passes.gradient(np.ascontiguousarray(x), self.weights, self._curvatures)
         self._curved_at = x.copy()
         return total
 
@@ -106,11 +107,11 @@ class WholeProx:
         return self.rows.loss if limits is None else self.rows.loss.truncated(limits[:, None])
 
     def direction(self, points: Array, gradients: Array, active: Indices) -> Array:
-        if len(points) == 1 or self.large or self.rows.sparse:
+        if len(points) == 1 or self.large or self.rows.store.sparse:
             return np.stack([self._one_direction(x, g) for x, g in zip(points, gradients, strict=True)])
-        margins = np.asarray(self.rows.features @ points.T)
+        margins = self.rows.store @ points.T
         curvature = self.weights[:, None] * self._loss().curvature(margins, self.rows.targets[:, None])
-        features = np.asarray(self.rows.features)  # many small problems: all Hessians at once
+        features = self.rows.store[:]  # many small problems: all Hessians at once
         hessians = np.matmul(features.T, curvature.T[:, :, None] * features)
         hessians += self._base * np.eye(self.width) if self.A is None else self._base
         return -np.asarray(np.linalg.solve(hessians, gradients[:, :, None])[:, :, 0])
@@ -122,13 +123,13 @@ class WholeProx:
 
         def product(vector: Array) -> Array:
             base = self._base * vector if self.A is None else self._base @ vector
-            return self.rows.passes.hessian_times(curvatures, vector) + base
+            return self._passes.hessian_times(curvatures, vector) + base
 
         return conjugate_gradients(product, -gradient, 0.3 * self.gradient_tolerance)
 
     def hessian(self, curvatures: Array) -> Array:
         """The Hessian where the rows have these curvatures."""
-        hessian = self.rows.passes.hessian(curvatures)
+        hessian = self._passes.hessian(curvatures)
         if self.A is None:
             hessian[np.diag_indices(self.width)] += self._base
             return hessian
@@ -152,20 +153,11 @@ class RowProx:
         if self._shrink != 1:
             points *= self._shrink
         squared = rows.squared_norms
-        if rows.sparse:
-            matrix = rows.features
-            owner = np.repeat(np.arange(matrix.shape[0]), np.diff(matrix.indptr))
-            weights = matrix.data * points[owner, matrix.indices]
-            margins = np.asarray(np.bincount(owner, weights, minlength=matrix.shape[0]), dtype=np.float64)
-        else:
-            margins = np.einsum("ij,ij->i", rows.features, points)
+        margins = rows.store.dots(points)
         moved = rows.row_loss.prox(margins, rows.targets, self._step * squared) - margins
         with np.errstate(over="ignore", invalid="ignore"):  # what overflows here is cut by whoever clips
             along = np.divide(moved, squared, out=np.zeros_like(moved), where=squared > 0)
-            if rows.sparse:
-                points[owner, matrix.indices] += along[owner] * matrix.data
-            else:
-                points += along[:, None] * rows.features
+            rows.store.add_to(points, along)
         return points
 
 
@@ -230,13 +222,19 @@ class ItemsProx:
         return minimise(local, guess, self._gradient_tolerance[batch.items[places]])
 
     def _factor(self, batch: _Batch) -> Array:
-        size = min(batch.index.shape[1], self.rows.features.shape[1])
+        size = min(batch.index.shape[1], self.rows.store.width)
         inverses = np.empty((len(batch.items), size, size))
-        for part in _parts(len(batch.items), batch.index.shape[1], self.rows.features.shape[1]):
+        for part in _parts(len(batch.items), batch.index.shape[1], self.rows.store.width):
             places = np.arange(len(batch.items))[part]
             local = _LocalProblems(self.rows, batch, places, np.empty((len(places), 0)), self._step)
             inverses[part] = np.linalg.inv(_system(local.features, self._step * local.weights))
         return inverses
+
+
+def _passes_over(rows: Rows) -> Passes:
+    from hushpoint.kernels.passes import passes_over
+
+    return passes_over(rows)
 
 
 def _compiled_users(rows: Rows, step: float, gradient_tolerance: Array) -> UsersProx | None:
@@ -256,7 +254,7 @@ class _LocalProblems:
     def __init__(self, rows: Rows, batch: _Batch, places: Indices, points: Array, step: float) -> None:
         index = batch.index[places]
         self.weights = batch.weights[places]
-        self.features = _dense_rows(rows, index)
+        self.features = rows.store[index.reshape(-1)].reshape(*index.shape, -1)
         self.targets = rows.targets[index]
         self.loss: Loss = rows.loss
         self.limits = None if rows.limits is None else rows.limits[index]
@@ -309,12 +307,6 @@ def _margins(features: Array, points: Array) -> Array:
 
 def _pull(features: Array, slopes: Array) -> Array:
     return np.asarray(np.matmul(slopes[:, None, :], features)[:, 0, :])
-
-
-def _dense_rows(rows: Rows, index: Indices) -> Array:
-    picked = rows.features[index.reshape(-1)]
-    table: Array = picked.toarray() if rows.sparse else picked
-    return table.reshape(*index.shape, -1)
 
 
 def _batches(offsets: Indices) -> Iterator[_Batch]:

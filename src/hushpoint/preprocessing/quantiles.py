@@ -26,7 +26,7 @@ from hushpoint.noise import Source, source_for
 from hushpoint.preprocessing._input import Array, names_of, require_pair, require_ranges
 from hushpoint.privacy.gaussian import gdp_epsilon, gdp_mu, round_up
 from hushpoint.privacy.guarantee import Adjacency, Budget, Guarantee, checked_delta
-from hushpoint.streamed import StreamedRows
+from hushpoint.rows import checked
 
 _SECTION = "1.2, with docs/preprocessing.md"
 _QUANTILE = "Pass a number between 0 and 1, for example 0.5."
@@ -238,11 +238,9 @@ def private_row_norm(
     epsilon, mu, delta, adjacency, groups, rounds, smallest, seed
         As in ``private_quantile``.
     """
-    from hushpoint.problem import _checked_features
-
     largest = require_positive("largest", largest, remedy="Pass a public bound on the length of any row.")
     return private_quantile(
-        _lengths(_checked_features(X)),
+        _lengths(X),
         quantile,
         0.0,
         largest,
@@ -257,14 +255,10 @@ def private_row_norm(
     )
 
 
-def _lengths(table: Any) -> Array:
-    """The length of every row; a table on disk or in single precision is read and widened in chunks."""
-    if isinstance(table, StreamedRows):
-        return np.concatenate([_lengths(part) for _, part in table.chunks()])
-    from hushpoint.problem import _squared_lengths
-
+def _lengths(X: Any) -> Array:
+    """The length of every row."""
     with np.errstate(over="ignore"):  # an infinite length is longer than every threshold, as it should be
-        return np.sqrt(_squared_lengths(table, sparse=not isinstance(table, np.ndarray)))
+        return np.sqrt(checked(X).squared_norms())
 
 
 def _spend(

@@ -168,7 +168,7 @@ class RowNormalizer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
 
     def transform(self, X: Any) -> Any:
         """The rows, none longer than the norm."""
-        from hushpoint.problem import scaled_to
+        from hushpoint.rows import scaled_to
 
         check_is_fitted(self)
         table = require_numbers(self, X, reset=False, sparse=True)

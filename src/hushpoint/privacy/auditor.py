@@ -23,6 +23,7 @@ from hushpoint.privacy.accounting import answer, ask, require_plan
 from hushpoint.privacy.guarantee import Adjacency, Guarantee, Unit
 from hushpoint.privacy.replicas import released_models
 from hushpoint.problem import Problem
+from hushpoint.rows import ArrayRows
 
 if TYPE_CHECKING:
     from hushpoint.plan import Plan
@@ -165,7 +166,7 @@ def strongest_canary(
 
 def _with_canary(problem: Problem, changed: slice, length: float, target: float) -> Problem:
     rows = problem.rows
-    features = rows.features.toarray() if rows.sparse else rows.features.copy()
+    features = rows.store[:].copy()
     targets, squared_norms = rows.targets.copy(), rows.squared_norms.copy()
     features[changed] = 0.0
     features[changed, 0] = length
@@ -175,7 +176,7 @@ def _with_canary(problem: Problem, changed: slice, length: float, target: float)
         limits = limits.copy()
         limits[changed] = problem.facts.clip / length if length else math.inf
     return problem.with_rows(
-        replace(rows, features=features, targets=targets, squared_norms=squared_norms, limits=limits)
+        replace(rows, store=ArrayRows(features), targets=targets, squared_norms=squared_norms, limits=limits)
     )
 
 

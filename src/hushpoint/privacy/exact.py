@@ -23,7 +23,8 @@ from hushpoint.losses import Squared
 from hushpoint.noise import Place, Source, seeded_source
 from hushpoint.privacy.accounting import require_plan
 from hushpoint.privacy.guarantee import VIEWS, Unit, View
-from hushpoint.problem import Problem, Rows
+from hushpoint.problem import Problem
+from hushpoint.rows import Rows
 
 if TYPE_CHECKING:
     from hushpoint.plan import Plan
@@ -279,8 +280,7 @@ def _two_worlds(problem: Problem, item: int, label_shift: ArrayLike | None, unit
             raise ValueError(
                 "label_shift is not given and the problem has no gradient bound. Pass label_shift or clip."
             )
-        features = rows.features[mine]
-        table = features.toarray() if rows.sparse else features
+        table = rows.store[mine]
         aligned = np.where(table @ table[0] >= 0, 1.0, -1.0)
         label_shift = 2 * facts.gradient_bound * aligned / np.sqrt(rows.squared_norms[mine])
     targets = rows.targets.copy()

@@ -1,0 +1,224 @@
+"""Where rows live: what the library asks of a store of rows, and answers for one that says no more than it must."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import scipy.linalg.blas
+from numpy.typing import DTypeLike, NDArray
+
+Array = NDArray[np.float64]
+Indices = NDArray[np.int64]
+
+_NUMBERS = 1 << 18  # in one chunk
+CHUNK = 1 << 14  # rows whose moments are summed together
+
+
+class Store(ABC):
+    """Rows of numbers, wherever and however they are kept; answers are in double precision.
+
+    A new kind answers two questions: its ``shape`` (rows and width), and ``take(index)``, some of its rows in memory,
+    as ``ArrayRows`` or ``SparseRows`` (index: a slice, or integers). It may then be passed to ``Problem`` as X. All
+    other questions have an answer made of chunks of such rows; a kind that knows a better one overrides it.
+
+    - ``store @ points`` and ``pull(weights)``: products with a vector or the columns of a table, from the right and,
+      transposed, from the left. ``gram(weights, size)``, ``second_moments(weights)``, ``second_means(weights)``: sums
+      of weighted products of the rows with themselves.
+    - ``chunks(size)``: the rows in parts, with their places. ``store[index]``: some rows as an array.
+    - ``squared_norms()``, ``largest()``, ``finite()``: what the checks and the bound on rows are made of.
+    - ``scaled(factors)``, ``with_constant()``, ``ordered(order)``: the rows of a problem from those that were passed.
+      A store that cannot append a constant or change the order of its rows says so, and is not copied.
+    - ``store * factors``, ``squares()``, ``row_sums()``, ``dots(points)``, ``add_to(points, factors)``: entry by
+      entry and row by row, for rows that are few enough to be in memory.
+    - ``columns(chosen)``, ``by_columns()``, ``column_arrays()``: the same rows the other way round.
+    - ``arrays``: what compiled code reads (kernels/table.py); None: NumPy does the work chunk by chunk, or on
+      ``store[:]`` where a method has as many numbers in memory anyway.
+
+    All answers are about the same numbers: the bound on rows, and with it the guarantee, rests on that. So the kinds of
+    this package have no subclasses, which might change some answers and inherit others.
+    """
+
+    sparse: bool = False  # zeros are not stored: an array of the rows would be many times as large
+    whole: bool = False  # a product has a cost of its own, whatever the number of rows: take all of them at once
+
+    def __init_subclass__(cls) -> None:
+        super().__init_subclass__()
+        for base in cls.__bases__:
+            if base is not Store and base.__module__.startswith("hushpoint."):
+                raise TypeError(f"{cls.__name__} derives from {base.__name__}. Derive from Store, and hold the other.")
+
+    @property
+    @abstractmethod
+    def shape(self) -> tuple[int, int]:
+        """Rows and columns."""
+
+    @abstractmethod
+    def take(self, index: Any) -> Store:
+        """Some rows, in memory."""
+
+    def __len__(self) -> int:
+        return self.shape[0]
+
+    @property
+    def width(self) -> int:
+        """Length of a row."""
+        return self.shape[1]
+
+    @property
+    def stored(self) -> int:
+        """How many numbers are kept."""
+        return len(self) * self.width
+
+    @property
+    def plain(self) -> Any:
+        """What NumPy or SciPy take for these rows, where they are such a thing; else the store."""
+        return self
+
+    @property
+    def arrays(self) -> Any:
+        """What compiled code reads; None: nothing."""
+        return None
+
+    def rows_of(self, numbers: int) -> int:
+        """How many rows hold about so many numbers."""
+        return max(1, numbers // max(1, self.stored // len(self)))
+
+    def chunks(self, size: int | None = None) -> Iterator[tuple[slice, Store]]:
+        """The rows in parts, in memory one after the other, with their places."""
+        size = self.rows_of(_NUMBERS) if size is None else size
+        for start in range(0, len(self), size):
+            place = slice(start, min(start + size, len(self)))
+            yield place, self.take(place)
+
+    def in_memory(self) -> Store:
+        """All rows, in memory."""
+        return self.take(slice(None))
+
+    def __getitem__(self, index: Any) -> Array:
+        return self.take(index)[:]
+
+    def __array__(self, dtype: DTypeLike | None = None, copy: bool | None = None) -> NDArray[Any]:
+        table = np.asarray(self[:], dtype=dtype)
+        return table.copy() if copy else table
+
+    def __matmul__(self, points: Array) -> Array:
+        found = np.empty((len(self), *np.shape(points)[1:]))
+        for place, part in self.chunks():
+            found[place] = part @ points
+        return found
+
+    def pull(self, weights: Array) -> Array:
+        """The sum of the rows, each times its weight; for several weights a row, a column each."""
+        total = np.zeros((self.width, *np.shape(weights)[1:]))
+        for place, part in self.chunks():
+            total += part.pull(weights[place])
+        return total
+
+    def gram(self, weights: Array, size: int) -> Array:
+        """``sum_i weights_i a_i a_i'`` for weights of at least 0, so many rows at a time."""
+        total = np.zeros((self.width, self.width), order="F")
+        for place, part in self.chunks(size):
+            scaled = part[:] * np.sqrt(weights[place])[:, None]
+            total = scipy.linalg.blas.dsyrk(1.0, scaled.T, beta=1.0, c=total, lower=1, overwrite_c=1)
+        return np.asarray(np.tril(total) + np.tril(total, -1).T)
+
+    def second_moments(self, weights: Array) -> Array:
+        """``sum_i weights_i a_i a_i'``, both halves computed."""
+        total = np.zeros((self.width, self.width))
+        for place, part in self.chunks(CHUNK):
+            rows = part[:]
+            total += rows.T @ (rows * weights[place][:, None])
+        return total
+
+    def second_means(self, weights: Array) -> Array:
+        """The diagonal of the second moments."""
+        total = np.zeros(self.width)
+        for place, part in self.chunks(CHUNK):
+            total += part.squares().pull(weights[place])
+        return total
+
+    def squared_norms(self) -> Array:
+        """Squared length of each row."""
+        return np.concatenate([part.squared_norms() for _, part in self.chunks()])
+
+    def largest(self) -> Array:
+        """Largest absolute entry of each row."""
+        return np.concatenate([part.largest() for _, part in self.chunks()])
+
+    def finite(self) -> bool:
+        """Whether every entry is a number."""
+        return all(part.finite() for _, part in self.chunks())
+
+    def scaled(self, factors: Array) -> Store:
+        """Each row times a factor."""
+        return ScaledRows(self, factors)
+
+    def with_constant(self) -> Store:
+        """The rows with a last column of ones."""
+        raise ValueError(
+            f"X is a {type(self).__name__} and fit_intercept is True. Give its rows a last column of ones instead."
+        )
+
+    def ordered(self, order: Indices) -> Store:
+        """The rows in another order."""
+        if (order[1:] > order[:-1]).all():
+            return self
+        raise ValueError(
+            f"X is a {type(self).__name__} and groups is not sorted. Keep the rows of each user together, in order."
+        )
+
+    def __mul__(self, factors: Array) -> Store:
+        return self.in_memory() * factors
+
+    def squares(self) -> Store:
+        """Every entry squared."""
+        return self.in_memory().squares()
+
+    def row_sums(self) -> Array:
+        """Sum of the entries of each row."""
+        return self.in_memory().row_sums()
+
+    def dots(self, points: Array) -> Array:
+        """Inner product of each row with its own point."""
+        return self.in_memory().dots(points)
+
+    def add_to(self, points: Array, factors: Array) -> None:
+        """Add to each point its own row, times a factor."""
+        self.in_memory().add_to(points, factors)
+
+    def columns(self, chosen: Indices | slice) -> Store:
+        """The same rows with some of their columns."""
+        return self.in_memory().columns(chosen)
+
+    def by_columns(self) -> Store:
+        """The same rows, arranged so that ``columns`` is fast."""
+        return self
+
+    def column_arrays(self) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any]]:
+        """Entries column after column, their rows, and where each column starts; no rows where zeros are stored."""
+        return self.in_memory().column_arrays()
+
+
+class ScaledRows(Store):
+    """The rows of another store, each times a factor when it is read."""
+
+    def __init__(self, store: Store, factors: Array) -> None:
+        self.store, self.factors = store, factors
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        return self.store.shape
+
+    def take(self, index: Any) -> Store:
+        factors: Array = self.factors[index][:, None]
+        return self.store.take(index) * factors
+
+    def __matmul__(self, points: Array) -> Array:
+        found = self.store @ points
+        return np.asarray((found.T * self.factors).T)
+
+    def pull(self, weights: Array) -> Array:
+        return self.store.pull((weights.T * self.factors).T)
