@@ -19,16 +19,16 @@ from numpy.typing import NDArray
 from scipy import special, stats
 
 import hushpoint as hp
-from hushpoint import estimators, training
+from hushpoint.estimators import base, training
+from hushpoint.estimators.metric import Mapped, Metric, Moments, moment_sensitivity, release_moments
+from hushpoint.estimators.planner import Parameters, plan_parameters
 from hushpoint.losses import ClassWeighted, Logistic, Loss
-from hushpoint.metric import Mapped, Metric, Moments, moment_sensitivity, release_moments
 from hushpoint.noise import Source, seeded_source
 from hushpoint.plan import Plan
 from hushpoint.privacy import gdp_mu
 from hushpoint.privacy.auditor import _lower, _upper
 from hushpoint.privacy.guarantee import Adjacency
 from hushpoint.problem import Problem, Rows
-from hushpoint.utility.planner import Parameters, plan_parameters
 
 Array = NDArray[np.float64]
 ADJACENCIES: tuple[Adjacency, ...] = ("replace-one", "zero-out")
@@ -192,7 +192,7 @@ def spying(steps: int | None = None, noise: dict[str, float] | None = None) -> I
     """Watch fits. ``steps`` shortens them; ``noise`` plants a bug: factors on the noise of some roles."""
     spy = Spy()
     release, choose, run, normals = training.release_moments, training.choose_metric, Plan.run, Source.normals
-    planned = estimators.plan_parameters
+    planned = base.plan_parameters
 
     def watched_release(*arguments: Any) -> Moments:
         spy.moments.append(release(*arguments))
@@ -221,7 +221,7 @@ def spying(steps: int | None = None, noise: dict[str, float] | None = None) -> I
         patch.setattr(training, "choose_metric", watched_choice)
         patch.setattr(Plan, "run", watched_run)
         patch.setattr(Source, "normals", watched_normals)
-        patch.setattr(estimators, "plan_parameters", short_plan)
+        patch.setattr(base, "plan_parameters", short_plan)
         yield spy
 
 

@@ -1,5 +1,10 @@
 """Utility: how close a noisy run comes to the optimum, from public facts alone."""
 
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
 from hushpoint.utility.bounds import (
     Tradeoff,
     admm_tradeoff,
@@ -20,7 +25,9 @@ from hushpoint.utility.bounds import (
     splitting_lipschitz,
     start_distance,
 )
-from hushpoint.utility.planner import Parameters, plan_parameters
+
+if TYPE_CHECKING:
+    from hushpoint.estimators.planner import Parameters, plan_parameters
 
 __all__ = [
     "Parameters",
@@ -44,3 +51,9 @@ __all__ = [
     "splitting_lipschitz",
     "start_distance",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    if name in ("Parameters", "plan_parameters"):  # of the estimators, which stand above
+        return getattr(import_module("hushpoint.estimators.planner"), name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -10,12 +10,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from hushpoint.estimators.early_stopping import expected_excess
+from hushpoint.estimators.planner import Parameters
 from hushpoint.noise import Source
 from hushpoint.privacy.guarantee import Adjacency
 from hushpoint.problem import Rows
 from hushpoint.regularizers import Regularizer
-from hushpoint.utility.early_stopping import expected_excess
-from hushpoint.utility.planner import Parameters
 
 Array = NDArray[np.float64]
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from hushpoint.metric import (
+from hushpoint.estimators.metric import (
     Mapped,
     MappedElasticNet,
     MappedRidge,
@@ -17,6 +17,7 @@ from hushpoint.metric import (
     choose_metric,
     release_moments,
 )
+from hushpoint.estimators.planner import Parameters
 from hushpoint.noise import Noise, source_for
 from hushpoint.operators.gradient import Gradient
 from hushpoint.plan import Plan
@@ -25,7 +26,6 @@ from hushpoint.privacy.guarantee import Guarantee
 from hushpoint.problem import Facts, Problem, Rows
 from hushpoint.regularizers import Regularizer, Zero
 from hushpoint.schedules import EveryBlock
-from hushpoint.utility.planner import Parameters
 
 Array = NDArray[np.float64]
 
