@@ -11,10 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hushpoint.estimators.early_stopping import expected_excess
-from hushpoint.estimators.planner import Parameters
-from hushpoint.noise import Source
-from hushpoint.privacy.guarantee import Adjacency
-from hushpoint.problem import Rows
+from hushpoint.estimators.planner import Parameters, clips_moved
 from hushpoint.regularizers import Regularizer
 
 Array = NDArray[np.float64]
@@ -33,78 +30,9 @@ class Moments:
     mean_square: float
 
 
-def moment_sensitivity(row_norm: float, constant: float, adjacency: Adjacency) -> float:
-    """How far one item moves the sum of ``a a'``, in the Frobenius norm; ``constant`` is the last entry of each row.
-
-    The entry ``constant^2`` is public and left out. Zero-out: ``|a|^4 + 2 constant^2 |a|^2``, at its largest.
-    Replace-one: ``|a a' - b b'|^2 = |a|^4 + |b|^4 - 2 (a.b)^2``, constants included. An item of several rows is a
-    mean of such matrices, and a difference of means is no longer than the longest difference.
-    """
-    if adjacency == "zero-out":
-        return row_norm * math.hypot(row_norm, math.sqrt(2) * constant)
-    return math.sqrt(2) * math.hypot(row_norm, constant) ** 2
-
-
-def release_moments(
-    rows: Rows, row_weights: Array, row_norm: float, constant: float, plan: Parameters, source: Source
-) -> Moments:
-    """The moments with Gaussian noise that costs ``plan.moment_mu`` and ``plan.length_mu``.
-
-    Rows must be no longer than ``row_norm``; ``row_weights`` are those of the objective.
-    """
-    width, items = plan.width, plan.items
-    diagonal = plan.metric == "diagonal"
-    # On the diagonal the constant stands alone, and is public.
-    sensitivity = moment_sensitivity(row_norm, 0.0 if diagonal else constant, plan.adjacency)
-    scale = sensitivity / (items * plan.moment_mu)
-    exact = _mean_of_squares(rows, row_weights) if diagonal else _mean_of_products(rows, row_weights)
-    if constant:
-        exact = _with_constant(exact, rows, row_weights, constant, diagonal)
-    noise = source.normals("second moments", np.arange(1 if diagonal else width), 0, width, scale)
-    if diagonal:
-        noise = noise[0]
-        if constant:
-            noise[-1] = 0.0
-    else:
-        # An entry off the diagonal is counted twice by the Frobenius norm: half the variance, in both places.
-        upper = np.triu(noise, 1) / math.sqrt(2)
-        noise = upper + upper.T + np.diag(np.diag(noise))
-        if constant:
-            noise[-1, -1] = 0.0  # constant^2 is public
-    square = float(row_weights @ np.minimum(rows.squared_norms, row_norm**2))
-    square_noise = row_norm**2 / (items * plan.length_mu)
-    square += float(source.normals("mean square", [0], 0, 1, square_noise)[0, 0])
-    square = min(max(square, min(_LEAST_LENGTH * row_norm**2, 2 * square_noise)), row_norm**2)
-    return Moments(exact + noise, scale, square + constant**2)
-
-
-def _mean_of_products(rows: Rows, row_weights: Array) -> Array:
-    """Weighted mean of ``a a'``, a chunk of rows at a time."""
-    total = np.zeros((rows.features.shape[1],) * 2)
-    for start in range(0, len(rows), _CHUNK):
-        part = rows.features[start : start + _CHUNK]
-        weights = row_weights[start : start + _CHUNK]
-        weighted = part.multiply(weights[:, None]).tocsr() if rows.sparse else part * weights[:, None]
-        product = part.T @ weighted
-        total += product.toarray() if rows.sparse else product
-    return total
-
-
-def _mean_of_squares(rows: Rows, row_weights: Array) -> Array:
-    """Weighted mean of each squared feature, a chunk of rows at a time."""
-    total = np.zeros(rows.features.shape[1])
-    for start in range(0, len(rows), _CHUNK):
-        part = rows.features[start : start + _CHUNK]
-        squares = part.multiply(part).tocsr() if rows.sparse else part**2
-        total += squares.T @ row_weights[start : start + _CHUNK]
-    return total
-
-
-def _with_constant(exact: Array, rows: Rows, row_weights: Array, constant: float, diagonal: bool) -> Array:
-    if diagonal:
-        return np.append(exact, constant**2)
-    means = constant * np.asarray(rows.features.T @ row_weights)
-    return np.block([[exact, means[:, None]], [means[None, :], np.full((1, 1), constant**2)]])
+def believed_square(released: float, noise_std: float, row_norm: float) -> float:
+    """What a noisy mean squared length is taken for: a length of rows that can be, and not next to nothing."""
+    return min(max(released, min(_LEAST_LENGTH * row_norm**2, 2 * noise_std)), row_norm**2)
 
 
 @dataclass(frozen=True)
@@ -161,7 +89,7 @@ def choose_metric(moments: Moments, plan: Parameters) -> Metric:
     for ridge in ridges:
         inside = seconds / (seconds + ridge)
         inside = inside / inside.max()
-        noise = plan.clip * math.sqrt(inside.sum()) / (plan.items * plan.descent_mu / _per_record(plan))
+        noise = plan.clip * math.sqrt(inside.sum()) / (plan.items * plan.descent_mu / clips_moved(plan.adjacency))
         risk = expected_excess(inside, signal, times, np.asarray(noise), plan.curvature, plan.items)
         found = int(risk.argmin())
         best = min(best, (float(risk[found]), ridge, times[found]))
@@ -169,11 +97,6 @@ def choose_metric(moments: Moments, plan: Parameters) -> Metric:
     inside = seconds / (seconds + ridge)
     scales = np.sqrt(1 / (seconds + ridge) / inside.max())
     return Metric(basis, scales, float(inside.sum() / inside.max()), float(time))
-
-
-def _per_record(plan: Parameters) -> float:
-    """How many clip lengths one item moves a sum of gradients."""
-    return 2.0 if plan.adjacency == "replace-one" else 1.0
 
 
 class Mapped:
