@@ -85,11 +85,12 @@ def choose_metric(moments: Moments, plan: Parameters) -> Metric:
     times = np.geomspace(plan.largest_step / 2, plan.largest_step * plan.steps, 24)
     # Half of the guessed signal lies where the features vary, half is spread evenly over directions.
     signal = plan.signal * (seconds / seconds.sum() + 1 / plan.width) / 2
+    unit_noise = plan.clip / (plan.items * plan.descent_mu / clips_moved(plan.adjacency))
     best = (math.inf, ridges[-1], times[0])
     for ridge in ridges:
         inside = seconds / (seconds + ridge)
         inside = inside / inside.max()
-        noise = plan.clip * math.sqrt(inside.sum()) / (plan.items * plan.descent_mu / clips_moved(plan.adjacency))
+        noise = unit_noise * math.sqrt(inside.sum())
         risk = expected_excess(inside, signal, times, np.asarray(noise), plan.curvature, plan.items)
         found = int(risk.argmin())
         best = min(best, (float(risk[found]), ridge, times[found]))
