@@ -499,7 +499,7 @@ def test_a_one_hot_table_becomes_sparse_and_gives_the_same_model(monkeypatch):
     table = np.hstack([np.eye(10)[rng.integers(0, 10, size=ROWS)], np.eye(8)[rng.integers(0, 8, size=ROWS)]])
     y = (table[:, 0] + table[:, 3] + table[:, 12] + 0.3 * rng.normal(size=ROWS) > 0.5).astype(int)
     converted = made(Logistic, row_norm=1.5).fit(table, y)
-    monkeypatch.setattr("hushpoint.estimators._SPARSE_ENOUGH", 0.0)
+    monkeypatch.setattr("hushpoint.estimators.base._SPARSE_ENOUGH", 0.0)
     kept = made(Logistic, row_norm=1.5).fit(table, y)
     np.testing.assert_allclose(converted.coef_, kept.coef_, rtol=1e-6, atol=1e-8)
     np.testing.assert_array_equal(converted.predict(table), kept.predict(table))

@@ -17,7 +17,7 @@ from sklearn.preprocessing import FunctionTransformer
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 import hushpoint as hp
-from hushpoint import nonprivate
+from hushpoint.estimators import nonprivate
 
 INF = math.inf
 CLASSIFIERS = (hp.PrivateLogisticRegression, hp.PrivateLinearSVC)

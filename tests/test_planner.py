@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 import hushpoint as hp
-from hushpoint.metric import Moments, choose_metric
-from hushpoint.utility.early_stopping import bias, expected_excess, variance
-from hushpoint.utility.planner import plan_parameters
+from hushpoint.estimators.early_stopping import bias, expected_excess, variance
+from hushpoint.estimators.metric import Moments, choose_metric
+from hushpoint.estimators.planner import plan_parameters
 
 BUDGET = hp.Budget(1.0, 1e-5)
 

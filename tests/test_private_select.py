@@ -19,10 +19,11 @@ from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin, clone, 
 from sklearn.exceptions import NotFittedError
 
 import hushpoint as hp
+from hushpoint.estimators.scoring import BoundedScore
+from hushpoint.estimators.selection import PrivateSelect
 from hushpoint.noise import seeded_source
 from hushpoint.privacy import Guarantee, gaussian
 from hushpoint.privacy.selection import DISTRIBUTIONS, run_count, selection_epsilon, selection_mu
-from hushpoint.selection import PrivateSelect
 
 gdp_epsilon, gdp_mu = functools.cache(gaussian.gdp_epsilon), functools.cache(gaussian.gdp_mu)
 
@@ -416,9 +417,8 @@ def test_regression_scores_are_bounded_and_in_the_units_of_the_target(scoring: s
     assert chosen.best_score_ == pytest.approx(-np.mean(error**unit), abs=1.0)
     assert is_regressor(chosen)
 
-    merits = chosen._merits(
-        scoring or "neg_mean_squared_error", np.array([1e300, -math.inf, math.nan, 5.0]), np.ones(4)
-    )
+    score = BoundedScore(scoring or "neg_mean_squared_error", (-5.0, 5.0))
+    merits = score.merits(np.array([1e300, -math.inf, math.nan, 5.0]), np.ones(4))
     assert np.all((merits >= 0) & (merits <= 1))
     assert merits[2] == 0
 

@@ -32,11 +32,11 @@ if TYPE_CHECKING:
         PrivateLinearRegression,
         PrivateLinearSVC,
         PrivateLogisticRegression,
+        PrivateSelect,
     )
     from hushpoint.plan import Plan
     from hushpoint.privacy.guarantee import Budget, Guarantee
     from hushpoint.problem import Problem
-    from hushpoint.selection import PrivateSelect
 
 _HOMES = {
     "Budget": "hushpoint.privacy.guarantee",
@@ -48,7 +48,7 @@ _HOMES = {
     "PrivateLinearRegression": "hushpoint.estimators",
     "PrivateLinearSVC": "hushpoint.estimators",
     "PrivateLogisticRegression": "hushpoint.estimators",
-    "PrivateSelect": "hushpoint.selection",
+    "PrivateSelect": "hushpoint.estimators",
     "Problem": "hushpoint.problem",
     "Result": "hushpoint.engine",
     "State": "hushpoint.engine",

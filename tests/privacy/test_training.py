@@ -19,17 +19,20 @@ from numpy.typing import NDArray
 from scipy import special, stats
 
 import hushpoint as hp
-from hushpoint import estimators, training
+from hushpoint.estimators import base, training
+from hushpoint.estimators.metric import Metric, Moments
+from hushpoint.estimators.planner import Parameters, plan_parameters
+from hushpoint.estimators.training import Answer
 from hushpoint.losses import ClassWeighted, Logistic, Loss
-from hushpoint.metric import Metric, Moments, moment_sensitivity, release_moments
-from hushpoint.noise import Source, seeded_source
+from hushpoint.noise import Source
+from hushpoint.operators.gradient import Gradient
+from hushpoint.operators.moments import MeanSquare, SecondMoments
 from hushpoint.plan import Plan
 from hushpoint.privacy import gdp_mu
 from hushpoint.privacy.auditor import _lower, _upper
 from hushpoint.privacy.guarantee import Adjacency
 from hushpoint.problem import Problem
 from hushpoint.rows import Mapped, Rows
-from hushpoint.utility.planner import Parameters, plan_parameters
 
 Array = NDArray[np.float64]
 ADJACENCIES: tuple[Adjacency, ...] = ("replace-one", "zero-out")
@@ -38,13 +41,6 @@ NORM = 2.0  # not 1: a forgotten power of row_norm shows
 
 
 # --- what both oracles share: crowds of neighbouring data sets
-
-
-class Silent:
-    """A source without noise: what is left are the exact moments."""
-
-    def normals(self, role: str, items: Any, step: int, size: int, scale: float = 1.0) -> Array:
-        return np.zeros((len(items), size))
 
 
 def some_rows(rng: np.random.Generator, count: int, width: int) -> Array:
@@ -93,8 +89,34 @@ def plan_for(problem: Problem, intercept: bool, diagonal: bool, adjacency: Adjac
 # --- 1. how far one item moves the moments
 
 
+def moments_moved(norm: float, constant: float, adjacency: Adjacency) -> float:
+    """How far an item moves the sum of second moments, as docs/privacy.md has it."""
+    if adjacency == "zero-out":
+        return norm * math.sqrt(norm**2 + 2 * constant**2)
+    return math.sqrt(2) * (norm**2 + constant**2)
+
+
+def released_moments(problem: Problem, plan: Parameters, constant: float, seed: int, noise: float = 1.0) -> Moments:
+    """What a training reads of its first two releases; ``noise`` is a factor on theirs."""
+    seen = []
+
+    def choose(moments: Moments, plan: Parameters) -> Metric:
+        seen.append(moments)
+        return Metric(None, np.ones(plan.width), 1.0, 1.0)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(training, "choose_metric", choose)
+        links = training.chain(problem.facts, plan, fit_intercept=constant > 0)
+        link = next(links)
+        for place in range(2):
+            noisy = replace(link.plan, noise=replace(link.plan.noise, std=noise * link.plan.noise.std))
+            result = noisy.on(problem).run(seed=training._seed_of(seed, place))
+            link = links.send(Answer(result.model, result.model))
+    return seen[0]
+
+
 def exact_moments(problem: Problem, plan: Parameters, constant: float) -> Moments:
-    return release_moments(problem.rows, problem.row_weights, NORM, constant, plan, Silent())  # type: ignore[arg-type]
+    return released_moments(problem, plan, constant, 0, noise=0.0)
 
 
 def moved_by(
@@ -104,7 +126,10 @@ def moved_by(
     plan = plan_for(worlds[0], intercept, diagonal, adjacency)
     constant = plan.constant * NORM if intercept else 0.0
     one, other = (exact_moments(world, plan, constant) for world in worlds)
-    claimed = moment_sensitivity(NORM, 0.0 if diagonal else constant, adjacency)
+    facts = worlds[0].facts
+    claimed = SecondMoments(facts, constant, diagonal).certificate(1.0).shift(facts.unit, adjacency)
+    assert claimed == pytest.approx(moments_moved(NORM, 0.0 if diagonal else constant, adjacency), rel=1e-12)
+    assert MeanSquare(facts).certificate(1.0).shift(facts.unit, adjacency) == NORM**2
     # the claim is what the noise was scaled to
     assert one.noise_std * plan.items * plan.moment_mu == pytest.approx(claimed, rel=1e-12)
     moments = plan.items * float(np.linalg.norm(one.matrix - other.matrix))
@@ -175,7 +200,10 @@ def test_a_user_counts_once_however_many_rows() -> None:
 
 @dataclass
 class Spy:
-    """What one fit released on the way: moments, metric, the descents with their iterates, and every draw's scale."""
+    """What one fit released on the way: moments, metric, the descents with their iterates, and every draw's scale.
+
+    Draws go by the name of the operator that they are for.
+    """
 
     moments: list[Moments] = field(default_factory=list)
     metrics: list[Metric] = field(default_factory=list)
@@ -190,39 +218,38 @@ class Spy:
 
 @contextmanager
 def spying(steps: int | None = None, noise: dict[str, float] | None = None) -> Iterator[Spy]:
-    """Watch fits. ``steps`` shortens them; ``noise`` plants a bug: factors on the noise of some roles."""
+    """Watch fits. ``steps`` shortens them; ``noise`` plants a bug: factors on the noise of some operators."""
     spy = Spy()
-    release, choose, run, normals = training.release_moments, training.choose_metric, Plan.run, Source.normals
-    planned = estimators.plan_parameters
+    choose, run, normals = training.choose_metric, Plan.run, Source.normals
+    planned, running = base.plan_parameters, [""]
 
-    def watched_release(*arguments: Any) -> Moments:
-        spy.moments.append(release(*arguments))
-        return spy.moments[-1]
-
-    def watched_choice(*arguments: Any) -> Metric:
-        spy.metrics.append(choose(*arguments))
+    def watched_choice(moments: Moments, plan: Parameters) -> Metric:
+        spy.moments.append(moments)
+        spy.metrics.append(choose(moments, plan))
         return spy.metrics[-1]
 
     def watched_run(plan: Plan, **options: Any) -> Any:
+        running[0] = plan.operator.name
         result = run(plan, **{**options, "history": "models"})
-        spy.descents.append(plan)
-        spy.paths.append(np.vstack([np.zeros(len(result.model)), result.history["models"]]))
+        if isinstance(plan.operator, Gradient):
+            spy.descents.append(plan)
+            spy.paths.append(np.vstack([np.zeros(len(result.model)), result.history["models"]]))
         return result
 
     def watched_normals(source: Source, role: str, items: Any, step: int, size: int, scale: float = 1.0) -> Array:
-        spy.draws.append((role, scale))
-        return (noise or {}).get(role, 1.0) * normals(source, role, items, step, size, scale)
+        assert role == "sum"
+        spy.draws.append((running[0], scale))
+        return (noise or {}).get(running[0], 1.0) * normals(source, role, items, step, size, scale)
 
     def short_plan(*arguments: Any, **options: Any) -> Parameters:
         plan = planned(*arguments, **options)
         return plan if steps is None else replace(plan, steps=steps)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(training, "release_moments", watched_release)
         patch.setattr(training, "choose_metric", watched_choice)
         patch.setattr(Plan, "run", watched_run)
         patch.setattr(Source, "normals", watched_normals)
-        patch.setattr(estimators, "plan_parameters", short_plan)
+        patch.setattr(base, "plan_parameters", short_plan)
         yield spy
 
 
@@ -233,8 +260,9 @@ def descent_on(problem: Problem, intercept: bool, diagonal: bool, adjacency: Adj
     root = rng.normal(size=(plan.width, plan.width)) * np.geomspace(1, 0.01, plan.width)
     second = np.diag(root @ root.T) if diagonal else root @ root.T
     fixed = Moments(second, 1e-6, float(np.sum(root**2)))
-    with pytest.MonkeyPatch.context() as patch, spying() as spy:
-        patch.setattr(training, "release_moments", lambda *arguments: fixed)
+    with spying() as spy, pytest.MonkeyPatch.context() as patch:
+        choose = training.choose_metric
+        patch.setattr(training, "choose_metric", lambda moments, plan: choose(fixed, plan))
         training.train(problem, [problem.rows.targets], plan, delta=1e-6, fit_intercept=intercept, seed=0)
     return spy.descents[0]
 
@@ -374,11 +402,8 @@ def moment_noises(request: pytest.FixtureRequest) -> tuple[Array, Array, bool]:
     plan = plan_for(problem, intercept, False, "replace-one", mu=20.0)
     constant = plan.constant * NORM if intercept else 0.0
     exact = exact_moments(problem, plan, constant)
-    released = [
-        release_moments(problem.rows, problem.row_weights, NORM, constant, plan, seeded_source(seed))
-        for seed in range(3000)
-    ]
-    unit = moment_sensitivity(NORM, constant, "replace-one") / (50 * plan.moment_mu)
+    released = [released_moments(problem, plan, constant, seed) for seed in range(3000)]
+    unit = moments_moved(NORM, constant, "replace-one") / (50 * plan.moment_mu)
     noise = (np.stack([moments.matrix for moments in released]) - exact.matrix) / unit
     square = np.array([moments.mean_square for moments in released]) - exact.mean_square
     return noise, square * 50 * plan.length_mu / NORM**2, intercept
@@ -413,12 +438,7 @@ def test_the_diagonal_carries_the_stated_noise() -> None:
     problem = Problem(np.random.default_rng(8).normal(size=(40, 3)), np.ones(40), row_norm=NORM)
     plan = plan_for(problem, True, True, "zero-out")
     exact = exact_moments(problem, plan, 0.5)
-    noise = np.stack(
-        [
-            release_moments(problem.rows, problem.row_weights, NORM, 0.5, plan, seeded_source(seed)).matrix
-            for seed in range(2000)
-        ]
-    )
+    noise = np.stack([released_moments(problem, plan, 0.5, seed).matrix for seed in range(2000)])
     noise = (noise - exact.matrix) * 40 * plan.moment_mu / NORM**2
     assert np.all(noise[:, -1] == 0)  # the constant is public
     assert two_sided(float((noise[:, :-1] ** 2).sum()), noise[:, :-1].size) > ALARM / 2
@@ -431,9 +451,7 @@ def test_without_an_intercept_no_entry_of_the_diagonal_is_public() -> None:
     problem = Problem(np.random.default_rng(8).normal(size=(40, 3)), np.ones(40), row_norm=NORM)
     plan = plan_for(problem, False, True, "zero-out")
     exact = exact_moments(problem, plan, 0.0)
-    drawn = [
-        release_moments(problem.rows, problem.row_weights, NORM, 0.0, plan, seeded_source(seed)) for seed in range(500)
-    ]
+    drawn = [released_moments(problem, plan, 0.0, seed) for seed in range(500)]
     noise = np.stack([moments.matrix - exact.matrix for moments in drawn]) * 40 * plan.moment_mu / NORM**2
     for column in noise.T:
         assert two_sided(float((column**2).sum()), column.size) > ALARM / 3
@@ -485,14 +503,14 @@ def test_all_noise_of_a_fit_is_fresh_and_large_enough() -> None:
 
 
 def test_one_seed_for_all_classes_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(training, "_seed_of", lambda seed, index: seed)
+    monkeypatch.setattr(training, "_seed_of", lambda seed, place: seed)
     assert not uncorrelated(noises_of_fits(60))
 
 
-@pytest.mark.parametrize("role", ["sum", "second moments", "mean square"])
-def test_halved_noise_in_one_place_is_caught(role: str) -> None:
-    draws = noises_of_fits(60, {role: 0.5})
-    part = {"second moments": slice(0, 3), "mean square": slice(3, 4), "sum": slice(4, None)}[role]
+@pytest.mark.parametrize("operator", ["gradient", "second moments", "mean square"])
+def test_halved_noise_in_one_place_is_caught(operator: str) -> None:
+    draws = noises_of_fits(60, {operator: 0.5})
+    part = {"second moments": slice(0, 3), "mean square": slice(3, 4), "gradient": slice(4, None)}[operator]
     assert two_sided(float((draws[:, part] ** 2).sum()), draws[:, part].size) < ALARM
 
 
@@ -535,16 +553,17 @@ def test_what_was_drawn_is_what_is_reported(epsilon: float, classes: int, diagon
         classifier.fit(X, y)
     constant = 0.0 if diagonal else 0.25 * NORM
     models, steps = (classes if classes > 2 else 1), classifier.n_iter_
-    scales = {role: [scale for name, scale in spy.draws if name == role] for role in {name for name, _ in spy.draws}}
-    assert {role: len(drawn) for role, drawn in scales.items()} == {"second moments": 1, "mean square": 1, "sum": steps}
+    scales = {kind: [scale for name, scale in spy.draws if name == kind] for kind in {name for name, _ in spy.draws}}
+    counted = {kind: len(drawn) for kind, drawn in scales.items()}
+    assert counted == {"second moments": 1, "mean square": 1, "gradient": steps}
     spent = [
-        moment_sensitivity(NORM, constant, adjacency) / (items * scales["second moments"][0]),
-        NORM**2 / (items * scales["mean square"][0]),
+        moments_moved(NORM, constant, adjacency) / scales["second moments"][0],
+        NORM**2 / scales["mean square"][0],
     ]
     moved = np.repeat([clip_of(descent) for descent in spy.descents], steps // models) * (
         2 if adjacency == "replace-one" else 1
     )
-    spent.extend(moved / np.array(scales["sum"]))
+    spent.extend(moved / np.array(scales["gradient"]))
     reported = classifier.guarantee_
     assert reported.mu is not None
     assert len(spy.descents) == models
@@ -565,7 +584,7 @@ def test_nothing_but_public_facts_decides_the_plan() -> None:
         regressor = hp.PrivateLinearRegression(1.0, 1e-4, NORM, target_range=(-5.0, 5.0), random_state=0)
         with spying() as spy:
             regressor.fit(X, 1e6 * X[:, 0].clip(-1, 1))
-        public = [draw for draw in spy.draws if draw[0] != "sum"]
+        public = [draw for draw in spy.draws if draw[0] != "gradient"]
         seen.append((public, len(spy.draws), regressor.n_iter_, regressor.n_passes_, regressor.parameters_))
     assert all(one == seen[0] for one in seen[1:])
 
@@ -662,8 +681,8 @@ def test_linear_regression_keeps_its_promise() -> None:
 @pytest.mark.parametrize(
     ("estimator", "pair", "noise"),
     [
-        (hp.PrivateLogisticRegression(**DECLARED), FLIPPED, {"sum": 0.25}),
-        (hp.PrivateLinearRegression(**DECLARED, target_range=(0.0, 1.0)), FLIPPED, {"sum": 0.25}),
+        (hp.PrivateLogisticRegression(**DECLARED), FLIPPED, {"gradient": 0.25}),
+        (hp.PrivateLinearRegression(**DECLARED, target_range=(0.0, 1.0)), FLIPPED, {"gradient": 0.25}),
         (hp.PrivateLogisticRegression(**DECLARED), TURNED, {"second moments": 0.0}),
     ],
     ids=["logistic, a quarter of the noise on gradients", "linear, the same", "moments without noise"],
@@ -675,11 +694,17 @@ def test_the_audit_catches_missing_noise(estimator: Any, pair: Pair, noise: dict
 
 def test_the_audit_catches_a_budget_that_is_not_split(monkeypatch: pytest.MonkeyPatch) -> None:
     """Without an intercept the opposite row turns round the gradients of all ten classes; each spends everything."""
-    make = training._descent
-    monkeypatch.setattr(training, "_descent", lambda *given: make(*given[:-1], 1))
+    make = training._priced
+    monkeypatch.setattr(
+        training,
+        "_priced",
+        lambda operator, facts, mu, *given: make(
+            operator, facts, math.sqrt(10) * mu if isinstance(operator, Gradient) else mu, *given
+        ),
+    )
     row, labels = np.array([NORM, 0.0]), (np.arange(24) % 10).astype(float)
     several = hp.PrivateLinearSVC(**DECLARED, fit_intercept=False)  # its slopes at 0 are beyond every limit
-    found, budget = audit_fit(several, ((row, 0.0), (-row, 0.0)), labels, 100, steps=1)
+    found, budget = audit_fit(several, ((row, 0.0), (-row, 0.0)), labels, 200, steps=1)
     assert found > budget
 
 
@@ -710,9 +735,11 @@ def test_train_refuses_a_plan_for_another_number_of_items() -> None:
 @pytest.mark.parametrize("size", [1e-90, 1e90])
 def test_the_sensitivity_scales_with_the_rows(size: float) -> None:
     """A sensitivity that underflows to 0 is a release without noise."""
+    facts = Problem.declared(30, 2, "logistic", row_norm=size).facts
+    certificate = SecondMoments(facts, 0.25 * size).certificate(1.0)
     for adjacency in ADJACENCIES:
-        expected = size * moment_sensitivity(1.0, 0.25, adjacency) * size
-        assert moment_sensitivity(size, 0.25 * size, adjacency) == pytest.approx(expected, rel=1e-12, abs=0)
+        expected = size * moments_moved(1.0, 0.25, adjacency) * size
+        assert certificate.shift("record", adjacency) == pytest.approx(expected, rel=1e-12, abs=0)
 
 
 @pytest.mark.parametrize("where", ["row", "target"])

@@ -5,6 +5,7 @@ from hushpoint.operators.averaging import LocalSteps
 from hushpoint.operators.base import FixedPoint, Operator
 from hushpoint.operators.consensus import AnchoredADMM, ConsensusADMM, StatelessProx, SummedADMM
 from hushpoint.operators.gradient import CoordinateGradient, Gradient
+from hushpoint.operators.moments import MeanSquare, SecondMoments
 from hushpoint.operators.splitting import LionsMercier, Prox, ReflectedProx
 
 __all__ = [
@@ -16,9 +17,11 @@ __all__ = [
     "Gradient",
     "LionsMercier",
     "LocalSteps",
+    "MeanSquare",
     "Operator",
     "Prox",
     "ReflectedProx",
+    "SecondMoments",
     "StatelessProx",
     "SummedADMM",
 ]

@@ -1,5 +1,10 @@
 """Utility: how close a noisy run comes to the optimum, from public facts alone."""
 
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
 from hushpoint.utility.convergence import (
     anchored_distance_bound,
     anchored_residual_bound,
@@ -11,7 +16,6 @@ from hushpoint.utility.convergence import (
     residual_bound,
     splitting_lipschitz,
 )
-from hushpoint.utility.planner import Parameters, plan_parameters
 from hushpoint.utility.tradeoffs import (
     Tradeoff,
     admm_tradeoff,
@@ -21,6 +25,9 @@ from hushpoint.utility.tradeoffs import (
     gradient_tradeoff,
     start_distance,
 )
+
+if TYPE_CHECKING:
+    from hushpoint.estimators.planner import Parameters, plan_parameters
 
 __all__ = [
     "Parameters",
@@ -42,3 +49,9 @@ __all__ = [
     "splitting_lipschitz",
     "start_distance",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    if name in ("Parameters", "plan_parameters"):  # of the estimators, which stand above
+        return getattr(import_module("hushpoint.estimators.planner"), name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -9,12 +9,9 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from hushpoint.noise import Source
-from hushpoint.privacy.guarantee import Adjacency
+from hushpoint.estimators.early_stopping import expected_excess
+from hushpoint.estimators.planner import Parameters, clips_moved
 from hushpoint.regularizers import Regularizer
-from hushpoint.rows import Rows
-from hushpoint.utility.early_stopping import expected_excess
-from hushpoint.utility.planner import Parameters
 
 Array = NDArray[np.float64]
 
@@ -31,56 +28,9 @@ class Moments:
     mean_square: float
 
 
-def moment_sensitivity(row_norm: float, constant: float, adjacency: Adjacency) -> float:
-    """How far one item moves the sum of ``a a'``, in the Frobenius norm; ``constant`` is the last entry of each row.
-
-    The entry ``constant^2`` is public and left out. Zero-out: ``|a|^4 + 2 constant^2 |a|^2``, at its largest.
-    Replace-one: ``|a a' - b b'|^2 = |a|^4 + |b|^4 - 2 (a.b)^2``, constants included. An item of several rows is a
-    mean of such matrices, and a difference of means is no longer than the longest difference.
-    """
-    if adjacency == "zero-out":
-        return row_norm * math.hypot(row_norm, math.sqrt(2) * constant)
-    return math.sqrt(2) * math.hypot(row_norm, constant) ** 2
-
-
-def release_moments(
-    rows: Rows, row_weights: Array, row_norm: float, constant: float, plan: Parameters, source: Source
-) -> Moments:
-    """The moments with Gaussian noise that costs ``plan.moment_mu`` and ``plan.length_mu``.
-
-    Rows must be no longer than ``row_norm``; ``row_weights`` are those of the objective.
-    """
-    width, items = plan.width, plan.items
-    diagonal = plan.metric == "diagonal"
-    # On the diagonal the constant stands alone, and is public.
-    sensitivity = moment_sensitivity(row_norm, 0.0 if diagonal else constant, plan.adjacency)
-    scale = sensitivity / (items * plan.moment_mu)
-    exact = rows.store.second_means(row_weights) if diagonal else rows.store.second_moments(row_weights)
-    if constant:
-        exact = _with_constant(exact, rows, row_weights, constant, diagonal)
-    noise = source.normals("second moments", np.arange(1 if diagonal else width), 0, width, scale)
-    if diagonal:
-        noise = noise[0]
-        if constant:
-            noise[-1] = 0.0
-    else:
-        # An entry off the diagonal is counted twice by the Frobenius norm: half the variance, in both places.
-        upper = np.triu(noise, 1) / math.sqrt(2)
-        noise = upper + upper.T + np.diag(np.diag(noise))
-        if constant:
-            noise[-1, -1] = 0.0  # constant^2 is public
-    square = float(row_weights @ np.minimum(rows.squared_norms, row_norm**2))
-    square_noise = row_norm**2 / (items * plan.length_mu)
-    square += float(source.normals("mean square", [0], 0, 1, square_noise)[0, 0])
-    square = min(max(square, min(_LEAST_LENGTH * row_norm**2, 2 * square_noise)), row_norm**2)
-    return Moments(exact + noise, scale, square + constant**2)
-
-
-def _with_constant(exact: Array, rows: Rows, row_weights: Array, constant: float, diagonal: bool) -> Array:
-    if diagonal:
-        return np.append(exact, constant**2)
-    means = constant * rows.store.pull(row_weights)
-    return np.block([[exact, means[:, None]], [means[None, :], np.full((1, 1), constant**2)]])
+def believed_square(released: float, noise_std: float, row_norm: float) -> float:
+    """What a noisy mean squared length is taken for: a length of rows that can be, and not next to nothing."""
+    return min(max(released, min(_LEAST_LENGTH * row_norm**2, 2 * noise_std)), row_norm**2)
 
 
 @dataclass(frozen=True)
@@ -133,11 +83,12 @@ def choose_metric(moments: Moments, plan: Parameters) -> Metric:
     times = np.geomspace(plan.largest_step / 2, plan.largest_step * plan.steps, 24)
     # Half of the guessed signal lies where the features vary, half is spread evenly over directions.
     signal = plan.signal * (seconds / seconds.sum() + 1 / plan.width) / 2
+    unit_noise = plan.clip / (plan.items * plan.descent_mu / clips_moved(plan.adjacency))
     best = (math.inf, ridges[-1], times[0])
     for ridge in ridges:
         inside = seconds / (seconds + ridge)
         inside = inside / inside.max()
-        noise = plan.clip * math.sqrt(inside.sum()) / (plan.items * plan.descent_mu / _per_record(plan))
+        noise = unit_noise * math.sqrt(inside.sum())
         risk = expected_excess(inside, signal, times, np.asarray(noise), plan.curvature, plan.items)
         found = int(risk.argmin())
         best = min(best, (float(risk[found]), ridge, times[found]))
@@ -145,11 +96,6 @@ def choose_metric(moments: Moments, plan: Parameters) -> Metric:
     inside = seconds / (seconds + ridge)
     scales = np.sqrt(1 / (seconds + ridge) / inside.max())
     return Metric(basis, scales, float(inside.sum() / inside.max()), float(time))
-
-
-def _per_record(plan: Parameters) -> float:
-    """How many clip lengths one item moves a sum of gradients."""
-    return 2.0 if plan.adjacency == "replace-one" else 1.0
 
 
 class MappedRidge(Regularizer):

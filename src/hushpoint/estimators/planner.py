@@ -10,8 +10,11 @@ from hushpoint import losses
 from hushpoint._checks import require_choice, require_count, require_positive, shown
 from hushpoint.certificates import ADJACENCIES
 from hushpoint.losses import Loss, Squared
+from hushpoint.operators.gradient import Gradient
 from hushpoint.privacy.gaussian import gdp_mu
 from hushpoint.privacy.guarantee import Adjacency, Budget
+from hushpoint.problem import Facts
+from hushpoint.regularizers import Zero
 
 MetricKind = Literal["full", "diagonal"]
 
@@ -156,8 +159,7 @@ def plan_parameters(
         )
     width = features + bool(fit_intercept)
     mu *= _SPARE
-    # A record that is replaced moves a sum twice as far as one that is left out.
-    strength = items * mu / width / (2 if chosen == "replace-one" else 1)
+    strength = items * mu / width / clips_moved(chosen)
     two_class = chosen_loss.labels == "two-class"
     full = width <= _LARGEST_FULL and penalty in (None, "l2")
     # These laws were fitted on generated problems (benchmarks/planner.py): conditioning from 1 to 10^4, 2 to 5000
@@ -183,6 +185,12 @@ def plan_parameters(
         curvature=smoothness * (_between(0.04, slowest, 0.5) if two_class else _between(0.1, slowest, 0.5)),
         signal=6.0 if two_class else 0.3,
     )
+
+
+def clips_moved(adjacency: Adjacency) -> float:
+    """How many clip lengths one item moves a sum of gradients, by their certificate."""
+    one = Facts(1, 1, Squared(), Zero(), clip=1.0)
+    return Gradient(one, 1.0, 1).certificate(1.0).shift(one.unit, adjacency)
 
 
 def _between(low: float, value: float, high: float) -> float:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
@@ -11,16 +10,17 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.base import BaseEstimator, MetaEstimatorMixin, clone, is_classifier, is_regressor
-from sklearn.metrics import check_scoring
 from sklearn.model_selection import ParameterGrid
 from sklearn.utils import _safe_indexing, check_consistent_length, column_or_1d, get_tags
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import _num_samples, check_is_fitted
 
-from hushpoint._checks import require_choice, require_flag, require_positive, require_range, shown, warn_of_large_delta
+from hushpoint._checks import require_choice, require_flag, require_positive, shown, warn_of_large_delta
 from hushpoint._refits import TellsOfRefits
 from hushpoint._silence import silent_about
 from hushpoint.certificates import ADJACENCIES
+from hushpoint.estimators.planner import Parameters
+from hushpoint.estimators.scoring import checked_score
 from hushpoint.labels import READ_FROM_LABELS, class_set
 from hushpoint.noise import Source, source_for
 from hushpoint.privacy.gaussian import gdp_delta, gdp_epsilon
@@ -33,17 +33,11 @@ from hushpoint.privacy.selection import (
     selection_epsilon,
     selection_mu,
 )
-from hushpoint.utility.planner import Parameters
 
 Array = NDArray[np.float64]
 Indices = NDArray[np.int64]
-Score = Callable[[Any, Source, int], float]
 
 _OWN = ("epsilon", "delta", "adjacency", "random_state")  # parameters of the estimator that are set here
-_PRIVATE_SCORES = {
-    "classifier": ("accuracy",),
-    "regressor": ("neg_mean_squared_error", "neg_mean_absolute_error"),
-}
 
 
 def _delegated(name: str) -> Callable[[Any], bool]:
@@ -145,7 +139,7 @@ class PrivateSelect(TellsOfRefits, MetaEstimatorMixin, BaseEstimator):
         With ``groups`` (a user for each row) users are split, scored as the mean over their rows, and protected whole.
         """
         settings = self._checked_candidates()
-        score_name = self._checked_score()
+        chosen_score = checked_score(self.estimator, self.scoring, self.public_validation)
         delta, distribution, mu = self._checked_budget()
         self._tell_of_refits()
         source = source_for(self.random_state)
@@ -160,13 +154,8 @@ class PrivateSelect(TellsOfRefits, MetaEstimatorMixin, BaseEstimator):
         training: dict[str, Any] = {"X": _safe_indexing(X, rows), "y": _safe_indexing(y, rows)}
         if groups is not None:
             training["groups"] = _safe_indexing(np.asarray(groups), rows)
-
-        score: Score = self._public_score
-        if self.public_validation is None:
-            owners = None if users is None else users[held_rows]
-            score = self._noisy_score(
-                score_name, _safe_indexing(X, held_rows), _safe_indexing(y, held_rows), owners, mu
-            )
+        owners = None if users is None else users[held_rows]
+        score = chosen_score.on(_safe_indexing(X, held_rows), _safe_indexing(y, held_rows), owners, mu)
 
         law = run_count(self.mean_candidates, distribution)
         best: tuple[float, Any, dict[str, Any]] | None = None
@@ -185,7 +174,7 @@ class PrivateSelect(TellsOfRefits, MetaEstimatorMixin, BaseEstimator):
         value, model, chosen = best
         self.guarantee_ = self._guarantee(model.guarantee_, delta, distribution, mu, source)
         self.best_estimator_, self.best_params_ = self._restated(model), dict(chosen)
-        self.best_score_ = value if self.public_validation is not None else self._in_units(score_name, value)
+        self.best_score_ = chosen_score.in_units(value)
         self.distribution_, self.run_mu_ = distribution, mu
         return self
 
@@ -261,40 +250,6 @@ class PrivateSelect(TellsOfRefits, MetaEstimatorMixin, BaseEstimator):
                 check()
         return [dict(one) for one in settings]
 
-    def _checked_score(self) -> str:
-        if self.public_validation is not None:
-            if not (isinstance(self.public_validation, (tuple, list)) and len(self.public_validation) == 2):
-                raise ValueError(
-                    f"public_validation is {shown(self.public_validation)}. Pass a pair (X, y) of public rows."
-                )
-            return "public"
-        kind = "classifier" if is_classifier(self.estimator) else "regressor" if is_regressor(self.estimator) else None
-        if kind is None:
-            raise ValueError(
-                f"estimator is a {type(self.estimator).__name__}, neither a classifier nor a regressor. "
-                "Pass public_validation=(X, y) to score it on public rows."
-            )
-        choices = _PRIVATE_SCORES[kind]
-        name = choices[0] if self.scoring is None else self.scoring
-        if not isinstance(name, str) or name not in choices:
-            raise ValueError(
-                f"scoring is {shown(name)}. A score of private rows needs a bound on what one row does to it: choose "
-                f"one of {', '.join(map(repr, choices))}, or pass public_validation=(X, y), where any score is free."
-            )
-        if kind == "regressor":
-            self._target_range()
-        return name
-
-    def _target_range(self) -> tuple[float, float]:
-        declared = self.estimator.get_params().get("target_range")
-        if declared is None:
-            raise ValueError(
-                "target_range is not declared. The noisy score needs a range of the target that does not come from the "
-                "data. Pass target_range=(low, high) to the estimator, or public_validation=(X, y) to PrivateSelect."
-            )
-        low, high = (float(end) for end in declared)
-        return require_range("target_range", low, high)
-
     def _checked_budget(self) -> tuple[float, Distribution, float]:
         epsilon = checked_epsilon(self.epsilon)
         if self.delta is None:
@@ -350,41 +305,6 @@ class PrivateSelect(TellsOfRefits, MetaEstimatorMixin, BaseEstimator):
                 f"{name} gives a {promised.basis} guarantee for one {promised.unit} ({promised.adjacency}). "
                 f"A proved one for any {unit} ({self.adjacency}) is needed."
             )
-
-    def _public_score(self, model: Any, source: Source, run: int) -> float:
-        X, y = self.public_validation
-        value = float(check_scoring(model, self.scoring)(model, X, y))
-        return -math.inf if math.isnan(value) else value
-
-    def _noisy_score(self, name: str, X: Any, y: Any, owners: Indices | None, mu: float) -> Score:
-        """Mean over held-out items of a number from 0 to 1, made mu-GDP."""
-        true = np.asarray(y)
-        items = np.arange(len(true)) if owners is None else np.unique(owners, return_inverse=True)[1]
-        counts = np.bincount(items)
-        std = (1 + 1e-12) / (len(counts) * mu)  # replaced or zeroed, one item moves the mean by at most 1/len(counts)
-
-        def score(model: Any, source: Source, run: int) -> float:
-            merits = self._merits(name, np.asarray(model.predict(X)), true)
-            noise = float(source.normals("select-score", [0], run, 1, std)[0, 0])
-            return float(np.mean(np.bincount(items, merits) / counts)) + noise
-
-        return score
-
-    def _merits(self, name: str, predicted: NDArray[Any], true: NDArray[Any]) -> Array:
-        """What each row adds to the score: a number from 0 to 1 that depends on that row alone."""
-        if name == "accuracy":
-            return np.asarray(predicted == true, dtype=np.float64)
-        low, high = self._target_range()
-        targets = np.asarray(true, dtype=np.float64)
-        miss = np.abs(np.clip(predicted, low, high) - np.clip(targets, low, high)) / (high - low)
-        miss = np.where(np.isfinite(miss), np.clip(miss, 0.0, 1.0), 1.0)
-        return np.asarray(1 - miss**2 if name == "neg_mean_squared_error" else 1 - miss)
-
-    def _in_units(self, name: str, value: float) -> float:
-        if name == "accuracy":
-            return value
-        low, high = self._target_range()
-        return (value - 1) * (high - low) ** (2 if name == "neg_mean_squared_error" else 1)
 
     def _guarantee(
         self, one_run: Guarantee, delta: float, distribution: Distribution, mu: float, source: Source

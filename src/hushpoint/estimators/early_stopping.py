@@ -21,13 +21,15 @@ _SMALL = 1e-3  # below, the closed forms lose digits and the limits at 0 are rig
 def bias(progress: Array) -> Array:
     """Mean of ``exp(-progress s)`` over s in [1/2, 1]: what the tail average has not yet learned."""
     u = np.maximum(progress, _SMALL)
-    return np.asarray(2 * (np.exp(-u / 2) - np.exp(-u)) / u)
+    half = np.exp(-u / 2)
+    return np.asarray(2 * half * (1 - half) / u)
 
 
 def variance(progress: Array) -> Array:
     """Variance of the tail average in units of ``(noise * time)^2``: 2/3 at 0, about ``2/progress^2`` far out."""
     u = np.maximum(progress, _SMALL)
-    half, whole = -np.expm1(-u / 2), -np.expm1(-u)
+    half = -np.expm1(-u / 2)
+    whole = half * (2 - half)  # 1 - exp(-u)
     before_the_tail = half**2 * whole / (2 * u)
     in_the_tail = 0.5 - 2 * half / u + whole / (2 * u)
     return np.asarray(4 / u**2 * (before_the_tail + in_the_tail))

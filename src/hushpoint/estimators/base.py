@@ -1,0 +1,191 @@
+"""What all estimators share: the declared facts, the budget, the fit and its guarantee."""
+
+from __future__ import annotations
+
+import math
+from typing import Any, Literal
+
+import numpy as np
+import scipy.sparse
+from numpy.typing import ArrayLike, NDArray
+from sklearn.base import BaseEstimator
+from sklearn.utils import check_random_state
+from sklearn.utils.validation import check_is_fitted
+
+from hushpoint._checks import (
+    require_choice,
+    require_flag,
+    require_fraction,
+    require_nonnegative,
+    require_positive,
+    warn_of_large_delta,
+)
+from hushpoint._refits import TellsOfRefits
+from hushpoint._silence import silent_about, validated
+from hushpoint.certificates import ADJACENCIES
+from hushpoint.estimators import nonprivate
+from hushpoint.estimators.nonprivate import PENALTIES, PenaltyName
+from hushpoint.estimators.planner import Parameters, plan_parameters
+from hushpoint.estimators.training import Penalty, train
+from hushpoint.losses import Loss
+from hushpoint.privacy.guarantee import Adjacency, Budget, Guarantee, checked_delta
+from hushpoint.problem import Problem
+from hushpoint.rows import scaled_to
+
+Array = NDArray[np.float64]
+
+_SPARSE_ENOUGH = 0.2  # share of nonzero entries below which products with a CSR copy are faster than with the table
+
+
+class PrivateLinear(TellsOfRefits, BaseEstimator):
+    """A linear model with declared facts and a budget."""
+
+    epsilon: float
+    delta: float | None
+    row_norm: float | None
+    penalty: PenaltyName | None
+    alpha: float | Literal["auto"]
+    l1_ratio: float
+    fit_intercept: bool
+    adjacency: Adjacency
+    random_state: Any
+    progress: bool
+    _one_of_several = False  # a run of PrivateSelect, whose number of runs nobody may count by their warnings
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.sparse = True
+        return tags
+
+    def _fit(self, X: Any, y: Array, targets: list[Array], loss: Loss, groups: ArrayLike | None) -> Array:
+        """Models, a row per vector of targets, intercept last; sets the attributes of a fitted estimator."""
+        penalty = self._penalty()
+        if not math.isinf(self.epsilon):
+            self._check_declared()
+        signed = (-1.0, 1.0) if loss.labels == "two-class" else None
+        problem = Problem(X, targets[0], loss, row_norm=self.row_norm, groups=groups, classes=signed)
+        facts = problem.facts
+        order = order_of_rows(problem, groups)
+        ordered = [problem.rows.targets, *(target[order] for target in targets[1:])]
+        if math.isinf(self.epsilon):
+            return self._fit_without_noise(problem, ordered)
+        delta = float(self.delta)  # type: ignore[arg-type]
+        if not self._one_of_several:
+            warn_of_large_delta(delta, facts.items, facts.unit, stacklevel=4)
+        plan = plan_parameters(
+            facts.items,
+            facts.features,
+            Budget(self.epsilon, delta),
+            loss=loss,
+            penalty=self.penalty if penalty.l1 or penalty.l2 or penalty.automatic else None,
+            fit_intercept=self.fit_intercept,
+            adjacency=self.adjacency,
+        )
+        trained = train(
+            problem,
+            ordered,
+            plan,
+            delta=delta,
+            fit_intercept=self.fit_intercept,
+            penalty=penalty,
+            seed=self._seed(),
+            progress=self.progress,
+        )
+        self.guarantee_: Guarantee = trained.guarantee
+        self.parameters_: Parameters | None = plan
+        self.n_iter_: int = plan.steps * len(ordered)
+        self.n_passes_: int = trained.passes
+        return trained.models
+
+    def _fit_without_noise(self, problem: Problem, targets: list[Array]) -> Array:
+        alpha = nonprivate.default_alpha(problem, self.penalty) if self.alpha == "auto" else float(self.alpha)
+        models, steps = nonprivate.solve(problem, targets, self.penalty, alpha, self.l1_ratio, self.fit_intercept)
+        self._set_unprotected(problem, steps)
+        return models
+
+    def _set_unprotected(self, problem: Problem, steps: int) -> None:
+        unit, delta = problem.facts.unit, 1.0 if self.delta is None else self.delta
+        reason = "epsilon is infinite: no noise was added"
+        self.guarantee_ = Guarantee(math.inf, delta, None, unit, self.adjacency, "iterates", "proved", "1", (reason,))
+        self.parameters_, self.n_iter_, self.n_passes_ = None, steps, steps
+
+    def _checked(self, X: Any, y: Any, **options: Any) -> tuple[Any, NDArray[Any]]:
+        """X and y as scikit-learn checks them; the constructor's arguments as we do."""
+        self._check_parameters()
+        self._tell_of_refits()
+        X, y = validated(self, X, y, accept_sparse="csr", dtype=np.float64, **options)
+        self._row_norm = self.row_norm  # what predicting scales by, whatever becomes of the parameter
+        if not scipy.sparse.issparse(X) and np.count_nonzero(X) < _SPARSE_ENOUGH * X.size:
+            X = scipy.sparse.csr_array(X)
+        return X, y
+
+    def _check_parameters(self) -> None:
+        remedy = "Pass a positive number, or float('inf') for no privacy."
+        if not (isinstance(self.epsilon, (int, float, np.number)) and math.isinf(self.epsilon) and self.epsilon > 0):
+            require_positive("epsilon", self.epsilon, remedy=remedy)
+        if self.delta is not None:
+            checked_delta(self.delta)
+        if self.row_norm is not None:
+            require_positive("row_norm", self.row_norm)
+        if self.alpha != "auto":
+            require_nonnegative("alpha", self.alpha, remedy="Pass 'auto', or a number of 0 or more.")
+        if self.l1_ratio != 0:
+            require_fraction("l1_ratio", self.l1_ratio, remedy="Pass a number in [0, 1].")
+        if self.penalty is not None:  # a Lasso's follows from l1_ratio
+            require_choice("penalty", self.penalty, PENALTIES)
+        require_choice("adjacency", self.adjacency, ADJACENCIES)
+        require_flag("fit_intercept", self.fit_intercept)
+        require_flag("progress", self.progress)
+
+    def _check_declared(self) -> None:
+        if self.delta is None:
+            raise ValueError(
+                "delta is not declared. The guarantee is (epsilon, delta): pass delta well below one over the number "
+                "of people, for example delta=1e-6."
+            )
+        if self.row_norm is None:
+            raise ValueError(
+                "row_norm is not declared. The privacy guarantee needs a bound on the length of every row that does "
+                "not come from the data. Pass row_norm=R (rows longer than R are scaled down to it), for example "
+                "row_norm=1.0 after hp.preprocessing has scaled each column by its known range."
+            )
+
+    def _penalty(self) -> Penalty:
+        """The penalty of a private fit. Without a number for alpha, stopping early takes the place of a ridge."""
+        if self.penalty is None:
+            return Penalty()
+        share = {"l2": 0.0, "l1": 1.0, "elasticnet": self.l1_ratio}[self.penalty]
+        if self.alpha == "auto":
+            return Penalty(automatic=share > 0)
+        return Penalty(l1=float(self.alpha) * share, l2=float(self.alpha) * (1 - share))
+
+    def _seed(self) -> int | None:
+        """None (the operating system's generator), the integer itself, or one drawn from a RandomState."""
+        if self.random_state is None or isinstance(self.random_state, (int, np.integer)):
+            return None if self.random_state is None else int(self.random_state)
+        return int(check_random_state(self.random_state).randint(2**31 - 1))
+
+    @silent_about("X")
+    def _scores(self, X: Any) -> Array:
+        """Linear predictions, a column per model. Rows are scaled down to the norm that training scaled them to."""
+        check_is_fitted(self)
+        X = scaled_to(validated(self, X, accept_sparse="csr", dtype=np.float64, reset=False), self._row_norm)
+        return np.asarray(X @ np.atleast_2d(self.coef_).T + self.intercept_, dtype=np.float64)
+
+
+def order_of_rows(problem: Problem, groups: ArrayLike | None) -> Any:
+    """Where the problem's rows come from: it puts the rows of one user next to each other."""
+    if groups is None:
+        return slice(None)
+    if problem.items < 2:
+        raise ValueError(
+            "groups has one user. A private model hides one user among others: pass at least two, or drop groups= "
+            "to protect single records."
+        )
+    return np.argsort(np.unique(groups, return_inverse=True)[1], kind="stable")
+
+
+def split_models(models: Array, fit_intercept: bool) -> tuple[Array, Array]:
+    if fit_intercept:
+        return models[:, :-1].copy(), models[:, -1].copy()
+    return models, np.zeros(len(models))

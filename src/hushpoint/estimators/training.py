@@ -1,0 +1,274 @@
+"""Training under a budget, as a chain of plans: second moments, length, and noisy gradient descent in their metric.
+
+Every plan follows from public facts and from what the plans before it released, so whoever can run a plan can train:
+the engine here, sites whose sums a server adds, a cluster.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Generator, Sequence
+from dataclasses import dataclass, replace
+from functools import lru_cache, partial
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hushpoint.estimators.metric import (
+    MappedElasticNet,
+    MappedRidge,
+    Metric,
+    Moments,
+    believed_square,
+    choose_metric,
+)
+from hushpoint.estimators.planner import Parameters, clips_moved
+from hushpoint.noise import Noise, source_for
+from hushpoint.operators.base import Operator
+from hushpoint.operators.gradient import Gradient
+from hushpoint.operators.moments import MeanSquare, SecondMoments
+from hushpoint.plan import Plan
+from hushpoint.privacy.gaussian import round_up
+from hushpoint.privacy.guarantee import Adjacency, Guarantee, compose
+from hushpoint.problem import Facts, Problem
+from hushpoint.regularizers import Regularizer, Zero
+from hushpoint.rows import Mapped, Rows
+from hushpoint.schedules import EveryBlock
+
+Array = NDArray[np.float64]
+
+_SMALLEST_NORM = 1e-60
+_LIFT = 4e-15  # more than accounting rounds up: what a plan states is then within its share
+
+
+@dataclass(frozen=True)
+class Penalty:
+    """A penalty on the coefficients, never on the intercept: ``l1 |z|_1 + l2/2 |z|^2``.
+
+    ``automatic`` asks for the L1 strength below which a coefficient cannot be told from the noise.
+    """
+
+    l1: float = 0.0
+    l2: float = 0.0
+    automatic: bool = False
+
+
+@dataclass(frozen=True)
+class Link:
+    """One plan of a training: facts and no rows, and how whoever holds rows of the problem looks at them for it.
+
+    ``model`` says for which model it is, whose targets take the place of the rows' own; None: for all of them.
+    """
+
+    plan: Plan
+    look: Callable[[Rows], Rows]
+    model: int | None = None
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What a plan made public: its model, and the public point after its last step."""
+
+    model: Array
+    last: Array
+
+
+Chain = Generator[Link, Answer, Array]
+
+
+@dataclass(frozen=True)
+class Trained:
+    """Linear models, a row each (the intercept last where there is one), and what all of them together cost."""
+
+    models: Array
+    guarantee: Guarantee
+    passes: int
+
+
+def chain(
+    facts: Facts, plan: Parameters, *, fit_intercept: bool, penalty: Penalty | None = None, models: int = 1
+) -> Chain:
+    """The plans of a training, each a function of public facts and of the answers sent so far; returns the models.
+
+    The second moments are released once and serve all; the descents share what is left equally, ``mu / sqrt(K)`` each.
+
+    Parameters
+    ----------
+    facts : Facts
+        Of a problem with rows scaled to a declared ``row_norm``, without intercept and regulariser.
+    models : int
+        How many vectors of targets there are.
+    """
+    norm = _checked_norm(facts, plan, penalty, fit_intercept)
+    constant = plan.constant * norm if fit_intercept else 0.0
+    second = SecondMoments(facts, constant, diagonal=plan.metric == "diagonal")
+    moments = _priced(second, facts, plan.moment_mu, plan.adjacency)
+    products = yield Link(moments, _as_they_are)
+    length = _priced(MeanSquare(facts), facts, plan.length_mu, plan.adjacency)
+    square = yield Link(length, _as_they_are)
+    believed = believed_square(float(square.model[0]), length.noise.std / facts.items, norm)
+    metric = choose_metric(
+        Moments(second.matrix(products.model), moments.noise.std / facts.items, believed + constant**2), plan
+    )
+    clip = plan.clip * math.sqrt(metric.size)
+    mapped = Facts(
+        items=facts.items,
+        features=plan.width,
+        loss=facts.loss,
+        regularizer=_in_metric(penalty, metric, plan, clip, int(fit_intercept)),
+        clip=clip,
+        rows_per_item=facts.rows_per_item,
+        weights=facts.weights,
+    )
+    gradient = Gradient(mapped, metric.time / plan.steps, facts.items)
+    descent = replace(
+        _priced(gradient, mapped, plan.descent_mu / math.sqrt(models), plan.adjacency, plan.steps),
+        tail_average=plan.tail_average,
+    )
+    found = np.empty((models, plan.width))
+    look = partial(_look_in_metric, metric, constant, clip)
+    for index in range(models):
+        answer = yield Link(descent, look, index)
+        model = answer.model
+        if penalty is not None and (penalty.l1 or penalty.automatic):
+            # The average of sparse models is not sparse: the support is that of the last one.
+            model = np.where(answer.last == 0, 0.0, model)
+        found[index] = metric.apply(model)
+    if fit_intercept:
+        found[:, -1] *= constant
+    return found
+
+
+def follow(links: Chain, ask: Callable[[int, Link], Answer]) -> tuple[Array, list[Plan]]:
+    """The models of a chain and the plans that gave them; ``ask`` runs a plan, given its place in the chain."""
+    plans: list[Plan] = []
+    link = next(links)
+    while True:
+        answer = ask(len(plans), link)
+        plans.append(link.plan)
+        try:
+            link = links.send(answer)
+        except StopIteration as end:
+            return end.value, plans
+
+
+def spent(plans: Sequence[Plan], parameters: Parameters, delta: float, source: str | None = None) -> Guarantee:
+    """What all plans of a chain together cost, against anyone who sees every iterate of each."""
+    stated = [plan.guarantee(delta, view="iterates", adjacency=parameters.adjacency) for plan in plans]
+    models = len(plans) - 2
+    return replace(
+        compose(*stated),
+        section="8",
+        assumptions=(
+            *plans[0].certificate.because,
+            f"second moments released with {parameters.moment_share:.2g} of the budget",
+            *stated[-1].assumptions,
+            *(("its terms in the second moments are 0 as well",) if parameters.adjacency == "zero-out" else ()),
+            *((f"one budget for {models} models, split equally",) if models > 1 else ()),
+        ),
+        source=source,
+    )
+
+
+def train(
+    problem: Problem,
+    targets: Sequence[Array],
+    plan: Parameters,
+    *,
+    delta: float,
+    fit_intercept: bool,
+    penalty: Penalty | None = None,
+    seed: int | None = None,
+    progress: bool = False,
+) -> Trained:
+    """Train one linear model for each vector of targets, under one budget: the chain on rows at hand.
+
+    Parameters
+    ----------
+    problem : Problem
+        With rows scaled to a declared ``row_norm``, without intercept and regulariser.
+    targets : sequence of arrays
+        In the order of the problem's rows.
+    """
+    look_once = lru_cache(maxsize=1)(lambda look: look(problem.rows))
+
+    def ask(place: int, link: Link) -> Answer:
+        rows = look_once(link.look)
+        if link.model is not None:
+            rows = replace(rows, targets=targets[link.model])
+        facts = link.plan.facts
+        assert facts is not None  # plans of a chain have them
+        bound = link.plan.on(Problem.from_facts(facts).with_rows(rows))
+        result = bound.run(seed=_seed_of(seed, place), progress=progress and link.model is not None)
+        if result.status != "finished":
+            raise KeyboardInterrupt
+        return Answer(result.model, link.plan.operator.release(result.state.public))
+
+    links = chain(problem.facts, plan, fit_intercept=fit_intercept, penalty=penalty, models=len(targets))
+    models, plans = follow(links, ask)
+    guarantee = spent(plans, plan, delta, source_for(seed).describe())
+    return Trained(models, guarantee, passes=sum(one.steps for one in plans))
+
+
+def _priced(operator: Operator, facts: Facts, mu: float, adjacency: Adjacency, steps: int = 1) -> Plan:
+    """Everybody's messages, summed in every step, with noise at which all steps together cost mu or a little less."""
+    moved = operator.certificate(1.0).shift(facts.unit, adjacency)
+    noise = Noise(round_up(moved * math.sqrt(steps) / mu, _LIFT), "sum")
+    return Plan(operator, EveryBlock(facts.items), noise, steps, relaxation=1.0, facts=facts)
+
+
+def _as_they_are(rows: Rows) -> Rows:
+    return rows
+
+
+def _look_in_metric(metric: Metric, constant: float, clip: float, rows: Rows) -> Rows:
+    """The rows in the coordinates of a metric, with slopes cut where a gradient would be longer than the clip."""
+    mapped = Mapped(rows.store, constant, metric)
+    squared = mapped.squared_norms()
+    with np.errstate(divide="ignore"):
+        limits = clip / np.sqrt(squared)
+    return replace(rows, store=mapped, squared_norms=squared, limits=limits)
+
+
+def _checked_norm(facts: Facts, plan: Parameters, penalty: Penalty | None, fit_intercept: bool) -> float:
+    """The declared row norm, once the plan is known to be one for this problem: its noise holds for no other."""
+    if facts.row_norm is None:
+        raise ValueError("; ".join(facts.missing) or "row_norm is not declared. Pass row_norm=R.")
+    if not _SMALLEST_NORM <= facts.row_norm <= 1 / _SMALLEST_NORM:
+        raise ValueError(
+            f"row_norm is {facts.row_norm:g}. Pass a number from {_SMALLEST_NORM:g} to {1 / _SMALLEST_NORM:g}: the "
+            "squares of others leave the range of floating-point numbers."
+        )
+    if facts.weights != "items":
+        raise ValueError("weights is 'rows'. The noise is for items of equal weight: pass weights='items'.")
+    if (plan.items, plan.width) != (facts.items, facts.features + fit_intercept):
+        raise ValueError(
+            f"plan is for {plan.items} items and {plan.width} coefficients, the problem has {facts.items} items and "
+            f"{facts.features + fit_intercept} coefficients. Make the plan for this problem."
+        )
+    if penalty is not None and (penalty.l1 or penalty.automatic) and plan.metric != "diagonal":
+        raise ValueError("plan has a full metric and the penalty is L1. Make the plan with penalty='l1'.")
+    return facts.row_norm
+
+
+def _in_metric(penalty: Penalty | None, metric: Metric, plan: Parameters, clip: float, free: int) -> Regularizer:
+    if penalty is None or not (penalty.l1 or penalty.l2 or penalty.automatic):
+        return Zero()
+    if penalty.automatic:
+        # In the metric's units every coefficient carries the same noise; below it nothing can be told from zero.
+        reach = math.sqrt(2 * math.log(2 * plan.width))
+        noise = clip / (plan.items * plan.descent_mu) * clips_moved(plan.adjacency)
+        threshold = reach * (noise + plan.clip / math.sqrt(plan.items))
+        even = Metric(None, np.ones(plan.width), metric.size, metric.time)
+        return MappedElasticNet(threshold, penalty.l2, even, free)
+    if penalty.l1:
+        return MappedElasticNet(penalty.l1, penalty.l2, metric, free)
+    return MappedRidge(penalty.l2, metric, free)
+
+
+def _seed_of(seed: int | None, place: int) -> int | None:
+    """A seed for each plan of a chain: two runs with one seed would add the same noise twice."""
+    if seed is None:
+        return None
+    high, low = np.random.SeedSequence([seed, place]).generate_state(2, np.uint64)
+    return int(high) << 64 | int(low)

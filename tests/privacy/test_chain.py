@@ -1,0 +1,163 @@
+"""A training as a chain of plans: whoever can run a plan can drive it, and its guarantee is that of its plans."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+import hushpoint as hp
+from hushpoint._described import described
+from hushpoint.estimators import training
+from hushpoint.estimators.planner import Parameters, plan_parameters
+from hushpoint.estimators.training import Answer, Link, Penalty
+from hushpoint.noise import Source, source_for
+from hushpoint.operators import Gradient, MeanSquare, SecondMoments
+from hushpoint.privacy.guarantee import Adjacency
+from hushpoint.problem import Problem
+
+Array = NDArray[np.float64]
+NORM, DELTA = 2.0, 1e-4
+
+
+class Site:
+    """Holds rows of some items, and follows the chain itself: it answers no plan but the one that it expects."""
+
+    def __init__(self, problem: Problem, targets: Sequence[Array], links: training.Chain) -> None:
+        self.rows, self.targets, self.links = problem.rows, targets, links
+        self.link = next(links)
+
+    def expects(self, link: Link) -> bool:
+        ours, theirs = ((one.plan.fingerprint(), one.look, one.model) for one in (self.link, link))
+        return described(ours) == described(theirs)
+
+    def sum_at(self, z: Array) -> Array:
+        rows, operator = self.link.look(self.rows), self.link.plan.operator
+        if self.link.model is not None:
+            rows = replace(rows, targets=self.targets[self.link.model])
+        return operator.move(rows, slice(None), np.zeros((rows.items, 0)), z, 1.0, None, None)[1]
+
+    def hear(self, answer: Answer) -> None:
+        with suppress(StopIteration):
+            self.link = self.links.send(answer)
+
+
+def federation(sites: list[Site], seed: int) -> Any:
+    """A server that runs plans by adding the sums of its sites, and nothing else."""
+
+    def ask(place: int, link: Link) -> Answer:
+        plan, operator = link.plan, link.plan.operator
+        source = source_for(training._seed_of(seed, place))
+        shared, models = operator.start()[0], []
+        assert all(site.expects(link) for site in sites)
+        for step in range(plan.steps):
+            total = sum(site.sum_at(operator.release(shared)) for site in sites)
+            total = total + source.normals("sum", [0], step, operator.message_size, plan.noise.std)[0]
+            shared = operator.combine(shared, total, None, plan.relaxation_at(step))
+            models.append(operator.model(operator.release(shared)))
+        tail = 1 if plan.tail_average is None else max(1, round(plan.tail_average * plan.steps))
+        answer = Answer(np.mean(models[-tail:], axis=0), operator.release(shared))
+        for site in sites:
+            site.hear(answer)
+        return answer
+
+    return ask
+
+
+def parameters_for(problem: Problem, penalty: Any, adjacency: Adjacency = "replace-one") -> Parameters:
+    return plan_parameters(
+        problem.items, problem.features, 3.0, loss=problem.facts.loss, penalty=penalty, adjacency=adjacency
+    )
+
+
+@pytest.mark.parametrize("users", [False, True], ids=["records", "users"])
+@pytest.mark.parametrize("penalty", [None, "l1"], ids=["full metric", "diagonal metric"])
+def test_two_sites_train_what_one_holder_of_all_rows_trains(penalty: Any, users: bool) -> None:
+    """The seeded models of today, from the addresses of their noise: ("sum", 0, step) of a seed for each plan.
+
+    Before trainings were chains of plans, the moments drew noise as a matrix at addresses of their own and the models
+    had other seeds. So seeded estimators, and what selects among them, gave other numbers; nothing else did.
+    """
+    rng = np.random.default_rng(0)
+    X, classes = rng.normal(size=(60, 3)), np.arange(60) % 3
+    owners = np.repeat(np.arange(20), 3) if users else None
+    targets = [np.where(classes == one, 1.0, -1.0) for one in range(3)]
+    problem = Problem(X, targets[0], "logistic", row_norm=NORM, groups=owners)
+    plan, asked = parameters_for(problem, penalty), Penalty(automatic=penalty == "l1")
+
+    def links() -> training.Chain:
+        return training.chain(problem.facts, plan, fit_intercept=True, penalty=asked, models=3)
+
+    sites = []
+    for part in (slice(0, 24), slice(24, 60)):
+        held = Problem(
+            X[part], targets[0][part], "logistic", row_norm=NORM, groups=None if owners is None else owners[part]
+        )
+        sites.append(Site(held, [target[part] for target in targets], links()))
+    models, plans = training.follow(links(), federation(sites, seed=7))
+    whole = training.train(problem, targets, plan, delta=DELTA, fit_intercept=True, penalty=asked, seed=7)
+    np.testing.assert_allclose(models, whole.models, rtol=1e-7, atol=1e-9)
+    assert ((models == 0) == (whole.models == 0)).all()
+    spent = training.spent(plans, plan, DELTA, source_for(7).describe())
+    assert spent.mu == pytest.approx(whole.guarantee.mu, rel=1e-12)
+    assert str(spent) == str(whole.guarantee)
+    assert [type(one.operator) for one in plans] == [SecondMoments, MeanSquare, Gradient, Gradient, Gradient]
+    assert all(one.problem is None for one in plans)  # facts only
+
+
+def test_a_site_refuses_a_plan_that_does_not_follow_from_what_was_released() -> None:
+    problem = Problem(np.eye(4), np.ones(4), "logistic", row_norm=NORM, classes=(-1.0, 1.0))
+    plan = parameters_for(problem, None)
+    site, other = (
+        Site(problem, [np.ones(4)], training.chain(problem.facts, plan, fit_intercept=True)) for _ in range(2)
+    )
+    assert site.expects(other.link)
+    for released in ((0.1, 0.1), (1.0, 2.0)):  # one has heard of longer rows than the other
+        for one, value in zip((site, other), released, strict=True):
+            one.hear(Answer(np.full(one.link.plan.operator.message_size, value), np.zeros(1)))
+    assert not site.expects(other.link)
+
+
+@pytest.mark.parametrize("adjacency", ["replace-one", "zero-out"])
+@pytest.mark.parametrize("users", [False, True])
+@pytest.mark.parametrize("models", [1, 3, 10])
+def test_no_plan_states_more_than_its_share(models: int, users: bool, adjacency: Adjacency) -> None:
+    """Nor noticeably less: noise that is a thousandth smaller exceeds it."""
+    problem = Problem.declared(50, 4, "logistic", row_norm=NORM, rows_per_item=3 if users else None)
+    for mu in (1e-3, 0.7, 30.0):
+        plan = plan_parameters(50, 4, mu, adjacency=adjacency)
+        shares = [plan.moment_mu, plan.length_mu, *([plan.descent_mu / math.sqrt(models)] * models)]
+
+        def ask(place: int, link: Link, shares: list[float] = shares) -> Answer:
+            stated = link.plan.guarantee(DELTA, adjacency=adjacency).mu
+            assert stated is not None
+            assert shares[place] * (1 - 1e-13) <= stated <= shares[place]
+            less = replace(link.plan, noise=replace(link.plan.noise, std=0.999 * link.plan.noise.std))
+            assert less.guarantee(DELTA, adjacency=adjacency).mu > shares[place]  # type: ignore[operator]
+            return Answer(*(2 * [np.full(link.plan.operator.message_size, 0.1)]))
+
+        links = training.chain(problem.facts, plan, fit_intercept=True, models=models)
+        _, plans = training.follow(links, ask)
+        spent = training.spent(plans, plan, DELTA)
+        assert len(plans) == 2 + models
+        assert mu * (1 - 1e-8) <= spent.mu <= mu  # type: ignore[operator]
+        assert (spent.unit, spent.adjacency, spent.view) == ("user" if users else "record", adjacency, "iterates")
+
+
+def test_no_two_releases_of_a_training_draw_from_one_address(monkeypatch: pytest.MonkeyPatch) -> None:
+    drawn, normals = [], Source.normals
+
+    def watched(source: Source, role: str, items: Any, step: int, size: int, scale: float = 1.0) -> Array:
+        drawn.extend((source.key.tobytes(), role, int(item), step) for item in items)
+        return normals(source, role, items, step, size, scale)
+
+    monkeypatch.setattr(Source, "normals", watched)
+    X, y = np.random.default_rng(1).normal(size=(30, 2)), np.arange(30) % 3
+    model = hp.PrivateLogisticRegression(1.0, 1e-3, NORM, random_state=0).fit(X, y)
+    assert len(drawn) == len(set(drawn)) == 2 + model.n_iter_ == model.n_passes_
