@@ -12,14 +12,15 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from hushpoint import regularizers
 from hushpoint._checks import require_choice, require_count, require_fraction, shown
 from hushpoint._described import described
+from hushpoint._named import Named
 from hushpoint.certificates import Certificate
 from hushpoint.noise import Noise, source_for
 from hushpoint.operators.base import Operator
 from hushpoint.privacy.guarantee import Adjacency, Budget, Guarantee, Unit, View
 from hushpoint.problem import PRIVATE, Facts, Problem
+from hushpoint.regularizers import Regularizer
 from hushpoint.schedules import Schedule, sampling_of
 
 if TYPE_CHECKING:
@@ -335,7 +336,7 @@ class Plan:
         problem = Problem.from_facts(Facts.from_dict(record["facts"]))
         parameters = dict(record["parameters"])
         if parameters.get("penalty") is not None:
-            parameters["penalty"] = regularizers.from_dict(parameters["penalty"])
+            parameters["penalty"] = Regularizer.from_dict(parameters["penalty"])
         plan = _made(record["method"], problem, parameters)
         budget = record.get("budget")
         return replace(plan, problem=None, budget=None if budget is None else Budget(**budget))
@@ -358,7 +359,7 @@ def _made(method: str | None, problem: Problem, parameters: dict[str, Any]) -> P
 
 def _plain(value: Any) -> Any:
     """A parameter of a method as JSON can hold it."""
-    return regularizers.to_dict(value) if isinstance(value, regularizers.Regularizer) else value
+    return value.to_dict() if isinstance(value, Named) else value
 
 
 def checked_relaxation(relaxation: float | Sequence[float], steps: int) -> float | tuple[float, ...]:

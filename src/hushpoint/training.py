@@ -11,7 +11,6 @@ from numpy.typing import NDArray
 
 from hushpoint.metric import (
     Mapped,
-    MappedElasticNet,
     MappedRidge,
     Metric,
     choose_metric,
@@ -23,7 +22,7 @@ from hushpoint.plan import Plan
 from hushpoint.privacy.gaussian import compose_mu, gdp_epsilon
 from hushpoint.privacy.guarantee import Guarantee
 from hushpoint.problem import Facts, Problem, Rows
-from hushpoint.regularizers import Regularizer, Zero
+from hushpoint.regularizers import ElasticNet, Regularizer, Zero
 from hushpoint.schedules import EveryBlock
 from hushpoint.utility.planner import Parameters
 
@@ -177,15 +176,16 @@ def _descent(facts: Facts, metric: Metric, plan: Parameters, clip: float, models
 def _in_metric(penalty: Penalty | None, metric: Metric, plan: Parameters, clip: float, free: int) -> Regularizer:
     if penalty is None or not (penalty.l1 or penalty.l2 or penalty.automatic):
         return Zero()
+    counted = np.ones(plan.width)
+    counted[plan.width - free :] = 0.0
     if penalty.automatic:
         # In the metric's units every coefficient carries the same noise; below it nothing can be told from zero.
         reach = math.sqrt(2 * math.log(2 * plan.width))
         noise = clip / (plan.items * plan.descent_mu) * (2.0 if plan.adjacency == "replace-one" else 1.0)
         threshold = reach * (noise + plan.clip / math.sqrt(plan.items))
-        even = Metric(None, np.ones(plan.width), metric.size, metric.time)
-        return MappedElasticNet(threshold, penalty.l2, even, free)
+        return ElasticNet(tuple(threshold * counted), tuple(penalty.l2 * counted))
     if penalty.l1:
-        return MappedElasticNet(penalty.l1, penalty.l2, metric, free)
+        return ElasticNet(tuple(penalty.l1 * metric.scales * counted), tuple(penalty.l2 * metric.scales**2 * counted))
     return MappedRidge(penalty.l2, metric, free)
 
 

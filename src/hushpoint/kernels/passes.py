@@ -13,7 +13,6 @@ from numpy.typing import NDArray
 
 from hushpoint._compiled import loop
 from hushpoint._threads import share
-from hushpoint.kernels.codes import coded_loss
 from hushpoint.kernels.scalar import slopes
 from hushpoint.kernels.table import TILE, table_of, tile_add, tile_dots
 from hushpoint.problem import Rows
@@ -30,7 +29,7 @@ class Passes:
 
     def __init__(self, rows: Rows) -> None:
         self.rows, self.width = rows, rows.features.shape[1]
-        self._loss = coded_loss(rows.loss)
+        self._loss = rows.loss.code
         stored = rows.features.nnz if rows.sparse else len(rows) * self.width
         self._small = stored < _WORTH_SHARING
         per_row = max(1, stored // len(rows))
