@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from abc import ABC
 from collections.abc import Mapping
-from dataclasses import MISSING, Field, fields
+from dataclasses import MISSING, Field, fields, is_dataclass
 from typing import Any, ClassVar, Self
 
 from hushpoint._checks import shown
@@ -55,29 +55,30 @@ class Named(ABC):
 
     def to_dict(self) -> dict[str, Any]:
         """Name and parameters, ready for JSON, and the module where it is not of this package."""
-        kind = type(self)
-        if kind not in self._known.values():
+        kind: Any = type(self)
+        parts = _parts(kind) if "__dataclass_fields__" in vars(kind) else {"name": None}
+        if kind not in self._known.values() or {"name", "module"} & set(parts):
             raise ValueError(
-                f"{_word(kind)} is a {kind.__name__}, which runs and cannot be written to JSON: no name leads back to "
-                'it. State name = "..." in the body of its class.'
+                f"{_word(kind)} is a {kind.__name__}, which runs and cannot be written to JSON: that takes a name of "
+                'its own, name = "..." in the body of its class, and @dataclass above it without a field called so.'
             )
-        origin = kind.origin()
-        parameters = {part.name: _plain(part.name, getattr(self, part.name)) for part in _parts(kind)}
-        return {"name": kind.name, **({} if origin is None else {"module": origin}), **parameters}
+        module = {} if kind.origin() is None else {"module": kind.origin()}
+        return {"name": kind.name, **module, **{key: _plain(key, getattr(self, key)) for key in parts}}
 
     @classmethod
     def from_dict(cls, record: Mapping[str, Any]) -> Self:
         """The piece that ``to_dict`` wrote. It imports nothing: whoever reads chooses which modules to trust."""
-        given = {key: cls._read(value) for key, value in record.items()}
+        given = {key: _read(cls, value) for key, value in record.items()}
         name, module = given.pop("name", None), given.pop("module", None)
         kind: Any = cls._known.get(f"{name}")
         if kind is None or module not in (None, kind.origin()):
-            raise ValueError(f"name is {shown(name)}, which is {_unknown(cls, kind, module)}")
+            here = f"no {_word(cls)} that is known" if kind is None else f"a {_word(cls)} of {kind.__module__} here"
+            told = cls.names() if module is None else _of(module)
+            raise ValueError(f"name is {shown(name)}, which is {here}. {told}")
         parts = _parts(kind)
-        needed = {part.name for part in parts if part.default is part.default_factory is MISSING}
-        known = [part.name for part in parts]
-        if not needed <= set(given) <= set(known):
-            raise ValueError(f"The record of {name} has the parameters {sorted(given)}. Pass {known}.")
+        needed = {key for key, part in parts.items() if part.default is part.default_factory is MISSING}
+        if not needed <= set(given) <= set(parts):
+            raise ValueError(f"The record of {name} has the parameters {sorted(given)}. Pass {list(parts)}.")
         piece: Self = kind(**given)
         return piece
 
@@ -89,13 +90,23 @@ class Named(ABC):
             "in a federation by plugins = [...] in site.toml and server.toml."
         )
 
-    @classmethod
-    def _read(cls, value: Any) -> Any:
-        if isinstance(value, Mapping):
-            return cls._kind.from_dict(value)
-        if isinstance(value, list):
-            return tuple(map(cls._read, value))
-        return float(value) if value in ("inf", "-inf") else value
+
+def _word(kind: type[Named]) -> str:
+    return kind._kind.__name__.lower()
+
+
+def _parts(kind: Any) -> dict[str, Field[Any]]:
+    """The parameters that a class is made with."""
+    return {part.name: part for part in fields(kind) if part.init} if is_dataclass(kind) else {}
+
+
+def _of(module: Any) -> str:
+    if module == "__main__":
+        return "The record means one that a script or notebook defined. Define it in a module that both import."
+    return (
+        f"The record means one of the module {shown(module)}. Import that first, if you trust it; in a federation by "
+        f"plugins = [{shown(module)}] in site.toml or server.toml."
+    )
 
 
 def _plain(parameter: str, value: Any) -> Any:
@@ -111,34 +122,10 @@ def _plain(parameter: str, value: Any) -> Any:
     raise ValueError(f"{parameter} is {shown(value)}, which cannot be written to JSON. Use numbers, words or tuples.")
 
 
-def _word(kind: type[Named]) -> str:
-    return kind._kind.__name__.lower()
-
-
-def _parts(kind: type[Named]) -> list[Field[Any]]:
-    """The parameters that a class is made with."""
-    made_of: Any = kind
-    if "__dataclass_fields__" not in vars(kind):
-        raise ValueError(
-            f"{_word(kind)} is a {kind.__name__}, which runs and cannot be written to JSON: it is no dataclass, whose "
-            "fields would be its parameters. Write @dataclass(frozen=True) above its class."
-        )
-    return [part for part in fields(made_of) if part.init]
-
-
-def _unknown(asked: type[Named], found: type[Named] | None, module: Any) -> str:
-    """Why a record leads nowhere, and what to do."""
-    word = _word(asked)
-    if module is None:
-        return f"no {word} that is known. {asked.names()}"
-    if found is not None:
-        return (
-            f"a {word} of {found.__module__!r} here and one of {shown(module)} in the record. Import only the module "
-            "that the record means: another one may compute something else under the same name."
-        )
-    if module == "__main__":
-        return f"a {word} that a script or notebook defined for itself. Define it in a module that is imported by both."
-    return (
-        f"a {word} of the module {shown(module)}, which is not imported. Import it first, if you trust it; in a "
-        f"federation by plugins = [{shown(module)}] in site.toml or server.toml."
-    )
+def _read(kind: type[Named], value: Any) -> Any:
+    """The parameter of a piece of this kind that ``_plain`` wrote."""
+    if isinstance(value, Mapping):
+        return kind._kind.from_dict(value)
+    if isinstance(value, list):
+        return tuple(_read(kind, entry) for entry in value)
+    return float(value) if value in ("inf", "-inf") else value

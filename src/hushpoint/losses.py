@@ -18,7 +18,8 @@ on. All functions broadcast. Your own loss takes three methods and its constants
         def curvature(self, t, b):
             return 1.0 - np.tanh(t - b) ** 2
 
-The prox, the inverse derivative and the truncation (gradient clipping) then come for free.
+The prox, the inverse derivative and the truncation (gradient clipping) then come for free. By its ``name`` it is
+found (``loss="log_cosh"``) and a plan with it can be saved; whoever reads that imports its module first.
 """
 
 from abc import abstractmethod
@@ -51,7 +52,7 @@ class Loss(Named):
     The defaults of the constants (infinity, infinity, 0) promise nothing and are always true.
     """
 
-    _exact = ("code", "is_quadratic", "is_logistic", "class_weights")
+    _exact = ("code", "is_quadratic", "logistic_weights")
 
     @property
     def lipschitz(self) -> float:
@@ -84,13 +85,8 @@ class Loss(Named):
         return False
 
     @property
-    def is_logistic(self) -> bool:
-        """Whether it is the logistic loss, up to ``class_weights``."""
-        return False
-
-    @property
-    def class_weights(self) -> dict[float, float] | None:
-        """How much each class counts, where that is all it adds to another loss."""
+    def logistic_weights(self) -> dict[float, float] | None:
+        """The weights of the classes with which it is the logistic loss; None: it is another."""
         return None
 
     @abstractmethod
@@ -202,7 +198,7 @@ class Logistic(Loss):
 
     name: ClassVar[str] = "logistic"
     code = (LOGISTIC, 0.0, 0.0, 0.0)
-    is_logistic = True
+    logistic_weights: ClassVar = {-1.0: 1.0, 1.0: 1.0}
 
     @property
     def lipschitz(self) -> float:
@@ -514,12 +510,9 @@ class ClassWeighted(Loss):
         return "two-class"
 
     @property
-    def is_logistic(self) -> bool:
-        return self.base.is_logistic and self.base.class_weights is None
-
-    @property
-    def class_weights(self) -> dict[float, float]:
-        return {-1.0: self.negative, 1.0: self.positive}
+    def logistic_weights(self) -> dict[float, float] | None:
+        inner = self.base.logistic_weights
+        return None if inner is None else {-1.0: self.negative * inner[-1.0], 1.0: self.positive * inner[1.0]}
 
     def value(self, t: Array, b: Array) -> Array:
         return self._weights(b) * self.base.value(t, b)

@@ -73,8 +73,9 @@ def _l1_share(penalty: PenaltyName | None, l1_ratio: float) -> float:
 
 def _solve_one(problem: Problem, target: Array, l1: float, l2: float, fit_intercept: bool) -> tuple[Array, int]:
     loss, rows = problem.facts.loss, problem.rows
-    if loss.is_logistic and l1 == 0 and np.ptp(target) > 0:  # scikit-learn needs a member of both classes
-        model = _logistic(len(rows), l2, 0.0, fit_intercept, rows.features.shape[1], loss.class_weights)
+    per_class = loss.logistic_weights
+    if per_class and l1 == 0 and np.ptp(target) > 0:  # scikit-learn needs a member of both classes
+        model = _logistic(len(rows), l2, 0.0, fit_intercept, rows.features.shape[1], per_class)
         _fit_quietly(model, problem, target)
         return _stacked(model.coef_, model.intercept_, fit_intercept)[0], int(np.max(model.n_iter_))
     if loss.is_quadratic:

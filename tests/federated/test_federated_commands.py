@@ -354,7 +354,7 @@ def test_a_loss_of_another_module_by_name(folder, plugin):
     for site in range(3):
         plugin()
         place = Site(folder / "sites" / f"{site:02d}")
-        with pytest.raises(ValueError, match=r"of the module 'soft_losses', which is not imported.*plugins = "):
+        with pytest.raises(ValueError, match=r"of the module 'soft_losses'\. Import that first.*plugins = "):
             place.plan()
         assert "soft_losses" not in sys.modules
         with_plugins(place.folder / "site.toml")
