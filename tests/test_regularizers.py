@@ -8,7 +8,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hushpoint import regularizers
 from hushpoint.regularizers import (
     L1,
     L2,
@@ -45,6 +44,9 @@ BUILT_IN = [
     L2(1.3),
     ElasticNet(0.4, 0.9),
     ElasticNet(0.0, 0.9),
+    ElasticNet((0.4, 0.0, 1.1), 0.9),
+    ElasticNet(0.4, (0.9, 0.0, 2.0)),
+    ElasticNet((0.4, 0.0, 1.1), (0.9, 0.2, 0.0)),
     GroupL1(0.5, ((0, 2),)),
     GroupL1(0.5, ((2,), (0, 1))),
     Box(-0.5, 1.0),
@@ -368,8 +370,8 @@ def test_only_regularizers_add_up():
 @pytest.mark.parametrize("regularizer", BUILT_IN, ids=repr)
 def test_json_round_trip(regularizer):
     # Through text: tuples come back as lists and infinite bounds are not JSON.
-    text = json.dumps(regularizers.to_dict(regularizer), allow_nan=False)
-    back = regularizers.from_dict(json.loads(text))
+    text = json.dumps(regularizer.to_dict(), allow_nan=False)
+    back = Regularizer.from_dict(json.loads(text))
     assert back == regularizer
     assert hash(back) == hash(regularizer)
 
@@ -393,6 +395,14 @@ class Impostor(L1):
         (lambda: L2("much"), ValueError, "strength is 'much'"),
         (lambda: ElasticNet(-1.0, 0.0), ValueError, r"l1 is -1\.0"),
         (lambda: ElasticNet(0.0, -1.0), ValueError, r"l2 is -1\.0"),
+        (lambda: ElasticNet((0.0, -1.0), 0.0), ValueError, "l1 has an entry below 0"),
+        (lambda: ElasticNet(0.0, (1.0, np.inf)), ValueError, "l2 has an entry below 0, or not finite"),
+        (lambda: ElasticNet((), 1.0), ValueError, "l1 has an entry below 0, or not finite, or none"),
+        (lambda: ElasticNet(((1.0, 2.0),), 1.0), ValueError, r"l1 is \(\(1\.0, 2\.0\),\)"),
+        (lambda: ElasticNet((1.0, 2.0), 1.0).prox(np.zeros(3), 1.0), ValueError, "l1 has 2 entries for a model of 3"),
+        (lambda: ElasticNet(1.0, (1.0,)).value(np.zeros(3)), ValueError, "l2 has 1 entries for a model of 3"),
+        (lambda: ElasticNet((1.0, 2.0), 1.0).prox_coordinate(0.0, 1.0, 2), ValueError, "index has an entry outside"),
+        (lambda: ElasticNet((1.0, 2.0), 1.0) + L1(0.1), TypeError, r"ElasticNet \+ L1"),
         (lambda: GroupL1(1.0, ((0, 1), (1, 2))), ValueError, r"groups is \(\(0, 1\), \(1, 2\)\).*one group"),
         (lambda: GroupL1(1.0, ((0, 0),)), ValueError, "one group at most"),
         (lambda: GroupL1(1.0, ((-1,),)), ValueError, "groups is -1"),
@@ -423,12 +433,12 @@ class Impostor(L1):
         (lambda: WithoutIntercept(None), TypeError, "base is a NoneType"),
         (lambda: WithoutIntercept(L1(1.0)).prox_coordinate(0.0, 1.0, 0), ValueError, "size is not given"),
         (lambda: Ball(1.0).prox_coordinate(0.0, 1.0, 0), ValueError, "Ball is not separable"),
-        (lambda: regularizers.to_dict(NonNegative()), ValueError, "NonNegative.*JSON"),
-        (lambda: regularizers.to_dict(Ridged(NonNegative(), 1.0)), ValueError, "NonNegative.*JSON"),
-        (lambda: regularizers.to_dict(Impostor(1.0)), ValueError, "Impostor.*JSON"),
-        (lambda: regularizers.from_dict({"name": "l3"}), ValueError, r"name is 'l3'.*'l1'"),
-        (lambda: regularizers.from_dict({"name": "l1"}), ValueError, r"l1 .*\[\].*\['strength'\]"),
-        (lambda: regularizers.from_dict({"name": "zero", "strength": 1.0}), ValueError, r"zero.*\['strength'\]"),
+        (lambda: NonNegative().to_dict(), ValueError, "NonNegative.*JSON"),
+        (lambda: Ridged(NonNegative(), 1.0).to_dict(), ValueError, "NonNegative.*JSON"),
+        (lambda: Impostor(1.0).to_dict(), ValueError, "Impostor.*JSON"),
+        (lambda: Regularizer.from_dict({"name": "l3"}), ValueError, r"name is 'l3'.*'l1'"),
+        (lambda: Regularizer.from_dict({"name": "l1"}), ValueError, r"l1 .*\[\].*\['strength'\]"),
+        (lambda: Regularizer.from_dict({"name": "zero", "strength": 1.0}), ValueError, r"zero.*\['strength'\]"),
     ],
 )
 def test_errors_name_argument_value_and_remedy(call, error, words):

@@ -47,6 +47,7 @@ def sources() -> str:
     """A digest of the sources of all compiled code."""
     here = Path(__file__).parent
     digest = hashlib.blake2b()
-    for path in sorted([here / "_compiled.py", here / "_keyed.py", *(here / "kernels").glob("*.py")]):
+    beside = (here / f"_{name}.py" for name in ("codes", "compiled", "keyed"))
+    for path in sorted([*beside, *(here / "kernels").glob("*.py")]):
         digest.update(path.name.encode() + path.read_bytes())
     return digest.hexdigest()

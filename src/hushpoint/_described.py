@@ -24,6 +24,8 @@ def described(piece: Any) -> str:
 
 
 def _told(piece: Any, inside: tuple[int, ...]) -> str:
+    if type(piece) in (int, float, str):  # first, for there are as many as a model has coordinates
+        return repr(piece)
     if id(piece) in inside:
         return f"[{len(inside) - inside.index(id(piece))} up]"
 
@@ -78,16 +80,16 @@ def _slots(kind: type) -> list[str]:
 def _class(kind: type, tell: Any) -> str:
     """A class by its name; one from outside also by what its body holds, constants and code."""
     name = f"{kind.__module__}.{kind.__qualname__}"
-    package = kind.__module__.partition(".")[0]
-    if package in ("builtins", "abc", "numpy", "typing") or (package == "hushpoint" and _is_real(kind)):
+    if is_ours(kind) or kind.__module__.partition(".")[0] in ("builtins", "abc", "numpy", "typing"):
         return name
     own = {key: value for key, value in vars(kind).items() if not _is_machinery(key, value)}
     return f"{name}({tell(own)}, {tell(list(kind.__bases__))})"
 
 
-def _is_real(kind: type) -> bool:
-    """Whether a class is the one that its module has under its name."""
-    return getattr(sys.modules.get(kind.__module__), kind.__qualname__, None) is kind
+def is_ours(kind: type) -> bool:
+    """Whether a class is of this package: the one that a module of it has under its name."""
+    real = getattr(sys.modules.get(kind.__module__), kind.__qualname__, None) is kind
+    return real and kind.__module__.partition(".")[0] == "hushpoint"
 
 
 def _is_machinery(key: str, value: Any) -> bool:

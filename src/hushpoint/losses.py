@@ -18,12 +18,12 @@ on. All functions broadcast. Your own loss takes three methods and its constants
         def curvature(self, t, b):
             return 1.0 - np.tanh(t - b) ** 2
 
-The prox, the inverse derivative and the truncation (gradient clipping) then come for free.
+The prox, the inverse derivative and the truncation (gradient clipping) then come for free. By its ``name`` it is
+found (``loss="log_cosh"``) and a plan with it can be saved; whoever reads that imports its module first.
 """
 
-from abc import ABC, abstractmethod
-from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from abc import abstractmethod
+from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
 
 import numpy as np
@@ -31,6 +31,8 @@ from numpy.typing import NDArray
 from scipy.special import expit, logit
 
 from hushpoint._checks import require_nonnegative, require_positive
+from hushpoint._codes import LOGISTIC, RAMP, SQUARED, LossCode
+from hushpoint._named import Named
 
 Array = NDArray[np.float64]
 Labels = Literal["two-class", "numeric"]
@@ -43,14 +45,14 @@ _MAX_STEPS = _NEWTON_STEPS + 1100  # bisection from the widest to the narrowest 
 _CHUNK = 1 << 14  # work arrays of 128 kB stay in the cache: twice as fast as one pass over all entries
 
 
-class Loss(ABC):
+class Loss(Named):
     """A scalar loss ``phi(t, b)``, convex in the margin ``t`` for every target ``b``.
 
     Promises: ``|derivative| <= lipschitz``, ``strong_convexity <= curvature <= smoothness`` everywhere.
     The defaults of the constants (infinity, infinity, 0) promise nothing and are always true.
     """
 
-    name: ClassVar[str] = "user-defined"
+    _exact = ("code", "is_quadratic", "logistic_weights")
 
     @property
     def lipschitz(self) -> float:
@@ -71,6 +73,21 @@ class Loss(ABC):
     def labels(self) -> Labels:
         """Kind of target: "two-class" (encoded -1 and +1) or "numeric"."""
         return "numeric"
+
+    @property
+    def code(self) -> LossCode | None:
+        """The loss for compiled code; None: only NumPy knows it."""
+        return None
+
+    @property
+    def is_quadratic(self) -> bool:
+        """Whether it is ``(t - b)^2 / 2``: proxes and minimisers are then linear equations."""
+        return False
+
+    @property
+    def logistic_weights(self) -> dict[float, float] | None:
+        """The weights of the classes with which it is the logistic loss; None: it is another."""
+        return None
 
     @abstractmethod
     def value(self, t: Array, b: Array) -> Array:
@@ -146,6 +163,8 @@ class Squared(Loss):
     """Least squares: ``(t - b)^2 / 2``. Its derivative is unbounded: private only when truncated."""
 
     name: ClassVar[str] = "squared"
+    code = (SQUARED, 0.0, 0.0, 0.0)
+    is_quadratic = True
 
     @property
     def smoothness(self) -> float:
@@ -178,6 +197,8 @@ class Logistic(Loss):
     """Logistic loss ``log(1 + exp(-b t))`` for ``b`` in {-1, +1}; its prox takes about five Newton steps."""
 
     name: ClassVar[str] = "logistic"
+    code = (LOGISTIC, 0.0, 0.0, 0.0)
+    logistic_weights: ClassVar = {-1.0: 1.0, 1.0: 1.0}
 
     @property
     def lipschitz(self) -> float:
@@ -232,6 +253,11 @@ class _Ramp(Loss):
         """Return width, lowest slope and highest slope; a width of 0 is a jump."""
 
     @property
+    def _ramp_code(self) -> LossCode:
+        width, lowest, highest = self._ramp(np.array(np.nan))  # nan comes through where the class decides
+        return RAMP, width, float(lowest), float(highest)
+
+    @property
     def smoothness(self) -> float:
         width, _, _ = self._ramp(np.ones(()))
         return 1.0 / width if width > 0 else np.inf
@@ -277,6 +303,7 @@ class Huber(_Ramp):
     transition: float = 1.345
 
     name: ClassVar[str] = "huber"
+    code = _Ramp._ramp_code
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "transition", require_positive("transition", self.transition))
@@ -299,6 +326,7 @@ class SmoothedHinge(_Ramp):
     width: float = 0.5
 
     name: ClassVar[str] = "smoothed_hinge"
+    code = _Ramp._ramp_code
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "width", require_positive("width", self.width))
@@ -321,6 +349,7 @@ class Absolute(_Ramp):
     """Absolute loss ``|t - b|``."""
 
     name: ClassVar[str] = "absolute"
+    code = _Ramp._ramp_code
 
     @property
     def lipschitz(self) -> float:
@@ -342,6 +371,7 @@ class Quantile(_Ramp):
     smoothing: float = 0.0
 
     name: ClassVar[str] = "quantile"
+    code = _Ramp._ramp_code
 
     def __post_init__(self) -> None:
         remedy = "Pass a number strictly between 0 and 1, for example level=0.5."
@@ -434,6 +464,12 @@ class Truncated(Loss):
         below, above = slope < np.negative(self.limit), slope > self.limit
         return np.where(below, -np.inf, np.where(above, np.inf, inside))
 
+    def to_dict(self) -> dict[str, Any]:
+        raise ValueError(
+            "loss is a Truncated, which runs and cannot be written to JSON: its limits may come from rows. "
+            "Write its base, and the clipping bound beside it."
+        )
+
     def truncated(self, limit: Array | float) -> "Truncated":
         return Truncated(self.base, np.minimum(self.limit, Truncated(self.base, limit).limit))
 
@@ -473,6 +509,11 @@ class ClassWeighted(Loss):
     def labels(self) -> Labels:
         return "two-class"
 
+    @property
+    def logistic_weights(self) -> dict[float, float] | None:
+        inner = self.base.logistic_weights
+        return None if inner is None else {-1.0: self.negative * inner[-1.0], 1.0: self.positive * inner[1.0]}
+
     def value(self, t: Array, b: Array) -> Array:
         return self._weights(b) * self.base.value(t, b)
 
@@ -486,51 +527,15 @@ class ClassWeighted(Loss):
         return np.where(np.asarray(b) > 0, self.positive, self.negative)
 
 
-_NAMED: dict[str, type[Loss]] = {
-    kind.name: kind for kind in (Squared, Logistic, Huber, SmoothedHinge, Absolute, Quantile)
-}
-
-
 def resolve(loss: str | Loss) -> Loss:
     """Return the loss with this name and default parameters, or the loss itself."""
     if isinstance(loss, Loss):
         return loss
     if not isinstance(loss, str):
-        raise ValueError(f"loss is a {type(loss).__name__}. Pass a Loss object or a name. {_known_names()}")
-    if loss not in _NAMED:
-        raise ValueError(f"loss is {loss!r}, which is unknown. {_known_names()}")
-    return _NAMED[loss]()
-
-
-def to_dict(loss: Loss) -> dict[str, Any]:
-    """Return the name and the parameters of a loss, ready for JSON; `from_dict` reads them back."""
-    if _NAMED.get(loss.name) is not type(loss):
-        raise ValueError(
-            f"loss is a {type(loss).__name__}, which runs and cannot be written to JSON: only named losses can. "
-            f"{_known_names()} Of a truncated loss write its base, and the clipping bound beside it."
-        )
-    return {"name": loss.name, **{key: getattr(loss, key) for key in _parameters(type(loss))}}
-
-
-def from_dict(record: Mapping[str, Any]) -> Loss:
-    """Return the loss that `to_dict` wrote."""
-    parameters = dict(record)
-    name = parameters.pop("name", None)
-    if name not in _NAMED:
-        raise ValueError(f"name is {name!r}, which is no loss. {_known_names()}")
-    known = _parameters(_NAMED[name])
-    unknown = sorted(set(parameters) - set(known))
-    if unknown:
-        raise ValueError(f"The {name} loss has no parameters {unknown}. Its parameters are {known}.")
-    return _NAMED[name](**parameters)
-
-
-def _parameters(kind: Any) -> list[str]:
-    return [field.name for field in fields(kind)]
-
-
-def _known_names() -> str:
-    return f"The names are {', '.join(repr(name) for name in _NAMED)}."
+        raise ValueError(f"loss is a {type(loss).__name__}. Pass a Loss object or a name. {Loss.names()}")
+    if loss not in Loss._known:
+        raise ValueError(f"loss is {loss!r}, which is unknown. {Loss.names()}")
+    return Loss.from_dict({"name": loss})
 
 
 def _bracketed_newton(loss: Loss, v: Array, b: Array, scale: Array) -> Array:

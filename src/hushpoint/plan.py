@@ -13,14 +13,15 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from hushpoint import regularizers
 from hushpoint._checks import require_choice, require_count, require_fraction, shown
 from hushpoint._described import described
+from hushpoint._named import Named
 from hushpoint.certificates import Certificate
 from hushpoint.noise import Noise, source_for
 from hushpoint.operators.base import Operator
 from hushpoint.privacy.guarantee import Adjacency, Budget, Guarantee, Unit, View
 from hushpoint.problem import PRIVATE, Facts, Problem
+from hushpoint.regularizers import Regularizer
 from hushpoint.schedules import Schedule
 
 if TYPE_CHECKING:
@@ -290,8 +291,7 @@ class Plan:
         """The plan as JSON can hold it: the public facts and the call that made it."""
         if self.method is None or self.facts is None:
             raise ValueError("the plan was not made by a function of hushpoint.methods, so it cannot be saved as JSON.")
-        if self.schedule.law == "own":
-            raise ValueError(f"schedule is a {type(self.schedule).__name__}, which cannot be saved as JSON: it runs.")
+        own = {"schedule": self.schedule.to_dict()} if self.schedule.law == "own" else {}
         facts = self._public(self.facts)
         record = facts.to_dict()
         made = self._require_as_made(facts)
@@ -302,11 +302,14 @@ class Plan:
             "facts": record,
             "parameters": {name: _plain(value) for name, value in self.parameters.items()},
             "budget": None if self.budget is None else self.budget.to_dict(),
+            **own,
         }
 
     def _require_as_made(self, facts: Facts) -> Plan:
         """The plan that its method makes of its parameters, once it is seen to be this one."""
         made = _made(self.method, Problem.from_facts(facts), self.parameters)
+        if self.schedule.law == "own":  # one from outside takes the place of the method's, and is saved beside it
+            made = replace(made, schedule=self.schedule)
         ours, theirs = ((p.operator, p.schedule, p.relaxation, p.errors) for p in (self, made))
         if described(ours) != described(theirs):
             raise ValueError(_OTHER_PLAN.format(self.method))
@@ -335,8 +338,10 @@ class Plan:
         problem = Problem.from_facts(Facts.from_dict(record["facts"]))
         parameters = dict(record["parameters"])
         if parameters.get("penalty") is not None:
-            parameters["penalty"] = regularizers.from_dict(parameters["penalty"])
+            parameters["penalty"] = Regularizer.from_dict(parameters["penalty"])
         plan = _made(record["method"], problem, parameters)
+        if record.get("schedule") is not None:
+            plan = replace(plan, schedule=Schedule.from_dict(record["schedule"]))
         budget = record.get("budget")
         return replace(plan, problem=None, budget=None if budget is None else Budget(**budget))
 
@@ -359,7 +364,7 @@ def _made(method: str | None, problem: Problem, parameters: dict[str, Any]) -> P
 
 def _plain(value: Any) -> Any:
     """A parameter of a method as JSON can hold it."""
-    return regularizers.to_dict(value) if isinstance(value, regularizers.Regularizer) else value
+    return value.to_dict() if isinstance(value, Named) else value
 
 
 def checked_relaxation(relaxation: float | Sequence[float], steps: int) -> float | tuple[float, ...]:

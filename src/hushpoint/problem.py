@@ -11,8 +11,9 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from hushpoint import losses, regularizers
+from hushpoint import losses
 from hushpoint._checks import require_choice, require_count, require_flag, require_positive, shown
+from hushpoint._named import Named
 from hushpoint._silence import silent_about
 from hushpoint.labels import class_set, has_missing, signs
 from hushpoint.losses import Loss
@@ -146,11 +147,10 @@ class Facts:
 
     def _own_pieces(self) -> list[str]:
         """Names of the loss and the regulariser, or what they stand around, where they are not of this package."""
-        pieces: list[Any] = [self.loss, self.regularizer]
+        pieces: list[Named] = [self.loss, self.regularizer]
         for piece in pieces:  # which grows as it is read
-            if hasattr(piece, "base"):
-                pieces.append(piece.base)
-        return [type(piece).__name__ for piece in pieces if not type(piece).__module__.startswith("hushpoint.")]
+            pieces += piece.inside
+        return [type(piece).__name__ for piece in pieces if piece.origin() is not None]
 
     @property
     def missing(self) -> tuple[str, ...]:
@@ -174,8 +174,8 @@ class Facts:
         return {
             "items": self.items,
             "features": self.features,
-            "loss": losses.to_dict(self.loss),
-            "regularizer": regularizers.to_dict(self.regularizer),
+            "loss": self.loss.to_dict(),
+            "regularizer": self.regularizer.to_dict(),
             "row_norm": self.row_norm,
             "clip": self.clip,
             "rows_per_item": list(counts) if isinstance(counts, tuple) else counts,
@@ -190,8 +190,8 @@ class Facts:
         return Facts(
             **{
                 **record,
-                "loss": losses.from_dict(record["loss"]),
-                "regularizer": regularizers.from_dict(record["regularizer"]),
+                "loss": Loss.from_dict(record["loss"]),
+                "regularizer": Regularizer.from_dict(record["regularizer"]),
                 "rows_per_item": tuple(counts) if isinstance(counts, list) else counts,
             }
         )
@@ -423,7 +423,7 @@ def _facts(*, regularizer: Regularizer | None, fit_intercept: bool, **known: Any
         raise ValueError(
             f"regularizer is {shown(regularizer)}. Pass an object of hushpoint.regularizers such as L1(0.1), or None."
         )
-    if require_flag("fit_intercept", fit_intercept) and not isinstance(chosen, Zero):
+    if require_flag("fit_intercept", fit_intercept) and chosen != Zero():
         chosen = WithoutIntercept(chosen)
     facts = Facts(regularizer=chosen, fit_intercept=bool(fit_intercept), **known)
     chosen.value(np.zeros(facts.width))  # a regulariser for models of another length says so here

@@ -14,9 +14,8 @@ and more speed from the constants it can honestly declare. Sums are written ``L1
 explicit prox, or refuse.
 """
 
-from abc import ABC, abstractmethod
-from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from abc import abstractmethod
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, ClassVar
 
@@ -24,6 +23,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hushpoint._checks import require_count, require_nonnegative, require_positive
+from hushpoint._codes import PenaltyCode
+from hushpoint._named import Named
 
 Array = NDArray[np.float64]
 Indices = NDArray[np.int64]
@@ -31,14 +32,14 @@ Indices = NDArray[np.int64]
 _INSIDE = 1e-12  # relative slack with which a constraint counts as met: a projection rounds
 
 
-class Regularizer(ABC):
+class Regularizer(Named):
     """A convex function of the model with an explicit prox.
 
     Promises: ``prox`` is exact up to rounding; ``strong_convexity`` and ``smoothness`` are true bounds, whose
     defaults (0 and infinity) promise nothing; ``separable`` only if r is a sum over coordinates.
     """
 
-    name: ClassVar[str] = "user-defined"
+    _exact = ("code", "quadratic")
 
     @property
     def strong_convexity(self) -> float:
@@ -54,6 +55,11 @@ class Regularizer(ABC):
     def separable(self) -> bool:
         """Whether r is a sum over coordinates: then the prox takes one step per coordinate."""
         return False
+
+    @property
+    def code(self) -> PenaltyCode | None:
+        """The regulariser for compiled code, which knows L1, L2 and their sum; None: only NumPy knows it."""
+        return None
 
     @abstractmethod
     def value(self, z: Array) -> Array:
@@ -117,6 +123,7 @@ class Zero(_Separable):
     """No regularisation: ``r = 0``."""
 
     name: ClassVar[str] = "zero"
+    code = (0.0, 0.0, False)
 
     @property
     def smoothness(self) -> float:
@@ -145,6 +152,10 @@ class L1(_Separable):
     def smoothness(self) -> float:
         return np.inf if self.strength else 0.0
 
+    @property
+    def code(self) -> PenaltyCode:
+        return self.strength, 0.0, False
+
     def value(self, z: Array) -> Array:
         return self.strength * _total(np.abs(z))
 
@@ -172,6 +183,10 @@ class L2(_Separable):
     def smoothness(self) -> float:
         return self.strength
 
+    @property
+    def code(self) -> PenaltyCode:
+        return 0.0, self.strength, False
+
     def value(self, z: Array) -> Array:
         return (0.5 * self.strength) * _total(np.square(z))
 
@@ -184,35 +199,61 @@ class L2(_Separable):
 
 @dataclass(frozen=True)
 class ElasticNet(_Separable):
-    """``l1 |z|_1 + l2/2 |z|^2``."""
+    """``l1 |z|_1 + l2/2 |z|^2``.
 
-    l1: float
-    l2: float
+    Parameters
+    ----------
+    l1, l2 : float or tuple of floats
+        Not negative; one for all coordinates or one each.
+    """
+
+    l1: float | tuple[float, ...]
+    l2: float | tuple[float, ...]
 
     name: ClassVar[str] = "elastic_net"
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "l1", require_nonnegative("l1", self.l1))
-        object.__setattr__(self, "l2", require_nonnegative("l2", self.l2))
+        object.__setattr__(self, "l1", _strength("l1", self.l1))
+        object.__setattr__(self, "l2", _strength("l2", self.l2))
 
     @property
     def strong_convexity(self) -> float:
-        return self.l2
+        return float(np.min(self.l2))
 
     @property
     def smoothness(self) -> float:
-        return np.inf if self.l1 else self.l2
+        return np.inf if np.any(self.l1) else float(np.max(self.l2))
+
+    @property
+    def code(self) -> PenaltyCode | None:
+        l1, l2 = self.l1, self.l2
+        return None if isinstance(l1, tuple) or isinstance(l2, tuple) else (l1, l2, False)
 
     def value(self, z: Array) -> Array:
-        return self.l1 * _total(np.abs(z)) + (0.5 * self.l2) * _total(np.square(z))
+        l1, l2 = _fitting("l1", self._l1, z), _fitting("l2", self._l2, z)
+        return _weighted(l1, np.abs(z)) + _weighted(0.5 * l2, np.square(z))
 
     def prox(self, v: Array, step: Array | float) -> Array:
-        step = _checked_step(step)
-        threshold = self.l1 * step
-        return (v - np.clip(v, -threshold, threshold)) / (1.0 + self.l2 * step)
+        return _shrunk(v, _checked_step(step), _fitting("l1", self._l1, v), _fitting("l2", self._l2, v))
+
+    def prox_coordinate(
+        self, v: Array | float, step: Array | float, index: Indices | int, size: int | None = None
+    ) -> Array:
+        if self._l1.ndim or self._l2.ndim:
+            v, index = _matched(v, index)
+        return _shrunk(v, _checked_step(step), _entries(self._l1, index), _entries(self._l2, index))
 
     def quadratic(self) -> tuple[Regularizer, float]:
-        return L1(self.l1), self.l2
+        one_for_all = self.code
+        return (self, 0.0) if one_for_all is None else (L1(one_for_all[0]), one_for_all[1])
+
+    @cached_property
+    def _l1(self) -> Array:
+        return np.array(self.l1, dtype=np.float64)
+
+    @cached_property
+    def _l2(self) -> Array:
+        return np.array(self.l2, dtype=np.float64)
 
 
 @dataclass(frozen=True)
@@ -308,24 +349,20 @@ class Box(_Separable):
         object.__setattr__(self, "high", high)
 
     def value(self, z: Array) -> Array:
-        low, high = self._bounds(np.shape(z)[-1])
+        low, high = _fitting("low", self._low, z), _fitting("high", self._high, z)
         below, above = z < low - _INSIDE * (1.0 + np.abs(low)), z > high + _INSIDE * (1.0 + np.abs(high))
         return np.where(np.any(below | above, axis=-1), np.inf, 0.0)
 
     def prox(self, v: Array, step: Array | float) -> Array:
         _checked_step(step)
-        return np.clip(v, *self._bounds(np.shape(v)[-1]))
+        return np.clip(v, _fitting("low", self._low, v), _fitting("high", self._high, v))
 
     def prox_coordinate(
         self, v: Array | float, step: Array | float, index: Indices | int, size: int | None = None
     ) -> Array:
         _checked_step(step)
         v, index = _matched(v, index)
-        try:
-            low, high = (bound[index] if bound.ndim else bound for bound in (self._low, self._high))
-        except IndexError:
-            raise ValueError("index has an entry outside the box. Pass indices that low and high have.") from None
-        return np.clip(v, low, high)
+        return np.clip(v, _entries(self._low, index), _entries(self._high, index))
 
     @cached_property
     def _low(self) -> Array:
@@ -334,12 +371,6 @@ class Box(_Separable):
     @cached_property
     def _high(self) -> Array:
         return np.array(self.high, dtype=np.float64)
-
-    def _bounds(self, size: int) -> tuple[Array, Array]:
-        for argument, bound in (("low", self._low), ("high", self._high)):
-            if bound.ndim and bound.size != size:
-                raise ValueError(f"{argument} has {bound.size} entries for a model of {size}. Pass one per coordinate.")
-        return self._low, self._high
 
 
 @dataclass(frozen=True)
@@ -476,6 +507,11 @@ class WithoutIntercept(Regularizer):
     def separable(self) -> bool:
         return self.base.separable
 
+    @property
+    def code(self) -> PenaltyCode | None:
+        inner = self.base.code
+        return None if inner is None or inner[2] else (inner[0], inner[1], True)
+
     def value(self, z: Array) -> Array:
         return self.base.value(z[..., :-1])
 
@@ -556,54 +592,36 @@ def _with_ridge(rest: Regularizer, ridge: float) -> Regularizer:
     return Ridged(rest, ridge)
 
 
-_NAMED: dict[str, type[Regularizer]] = {
-    kind.name: kind for kind in (Zero, L1, L2, ElasticNet, GroupL1, Box, Ball, Ridged, Boxed, WithoutIntercept)
-}
-
-
-def to_dict(regularizer: Regularizer) -> dict[str, Any]:
-    """Return the name and the parameters of a regulariser, ready for JSON; `from_dict` reads them back."""
-    if _NAMED.get(regularizer.name) is not type(regularizer):
-        raise ValueError(
-            f"regularizer is a {type(regularizer).__name__}, which runs and cannot be written to JSON: only those of "
-            f"hushpoint.regularizers can. {_known_names()}"
-        )
-    parameters = {key: getattr(regularizer, key) for key in _parameters(type(regularizer))}
-    return {"name": regularizer.name, **{key: _to_json(value) for key, value in parameters.items()}}
-
-
-def from_dict(record: Mapping[str, Any]) -> Regularizer:
-    """Return the regulariser that `to_dict` wrote."""
-    parameters = {key: from_dict(value) if isinstance(value, Mapping) else value for key, value in record.items()}
-    name = parameters.pop("name", None)
-    if name not in _NAMED:
-        raise ValueError(f"name is {name!r}, which is no regulariser. {_known_names()}")
-    known = _parameters(_NAMED[name])
-    if set(parameters) != set(known):
-        raise ValueError(f"The record of {name} has the parameters {sorted(parameters)}. Pass {known}.")
-    return _NAMED[name](**parameters)
-
-
-def _to_json(value: Any) -> Any:
-    if isinstance(value, Regularizer):
-        return to_dict(value)
-    if isinstance(value, tuple):
-        return [_to_json(entry) for entry in value]
-    if isinstance(value, float) and np.isinf(value):
-        return str(value)  # JSON has no infinity; float("inf") reads it back
-    return value
-
-
-def _parameters(kind: Any) -> list[str]:
-    return [field.name for field in fields(kind)]
-
-
-def _known_names() -> str:
-    return f"The names are {', '.join(repr(name) for name in _NAMED)}."
-
-
 def _total(values: Array) -> Array:
     return np.asarray(np.sum(values, axis=-1))
+
+
+def _weighted(strength: Array, values: Array) -> Array:
+    """Sum of values, each with its strength or all with one."""
+    return np.asarray(values @ strength) if strength.ndim else strength * _total(values)
+
+
+def _shrunk(v: Array | float, step: Array, l1: Array, l2: Array) -> Array:
+    """The prox of ``l1 |z| + l2/2 z^2``, coordinate by coordinate."""
+    threshold = l1 * step
+    return (v - np.clip(v, -threshold, threshold)) / (1.0 + l2 * step)
+
+
+def _fitting(argument: str, numbers: Array, z: Array) -> Array:
+    """One number for all coordinates of a model, or one each."""
+    if numbers.ndim and numbers.size != np.shape(z)[-1]:
+        raise ValueError(
+            f"{argument} has {numbers.size} entries for a model of {np.shape(z)[-1]}. Pass one per coordinate."
+        )
+    return numbers
+
+
+def _entries(numbers: Array, index: Indices | int) -> Array:
+    """The numbers of some coordinates."""
+    try:
+        return np.asarray(numbers[index]) if numbers.ndim else numbers
+    except IndexError:
+        raise ValueError("index has an entry outside the model. Pass indices of its coordinates.") from None
 
 
 def _checked_step(step: Array | float) -> Array:
@@ -637,6 +655,15 @@ def _matched(v: Array | float, index: Indices | int) -> tuple[Array, Indices]:
 def _require_regularizer(argument: str, value: object) -> None:
     if not isinstance(value, Regularizer):
         raise TypeError(f"{argument} is a {type(value).__name__}. Pass a Regularizer such as L1(0.1).")
+
+
+def _strength(argument: str, value: Any) -> float | tuple[float, ...]:
+    if np.ndim(value) == 0:
+        return require_nonnegative(argument, value)
+    strengths = _bound(argument, value)
+    if not (np.size(strengths) and np.all(np.isfinite(strengths)) and np.min(strengths) >= 0):
+        raise ValueError(f"{argument} has an entry below 0, or not finite, or none. Pass one number per coordinate.")
+    return strengths
 
 
 def _bound(argument: str, value: Any) -> float | tuple[float, ...]:

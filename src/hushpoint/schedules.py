@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import operator
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
@@ -12,13 +12,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hushpoint._checks import require_count, require_fraction
+from hushpoint._named import Named
 from hushpoint.noise import Source
 
 Indices = NDArray[np.int64]
 
 
 @dataclass(frozen=True)
-class Schedule(ABC):
+class Schedule(Named):
     """Chooses blocks at each step, independently of the data.
 
     ``cap`` is a public bound on the participations of each item; the run enforces it: who has reached the cap is not
@@ -37,7 +38,8 @@ class Schedule(ABC):
     ``dataclasses.replace(plan, schedule=EveryOther(n))`` puts it into a plan; random numbers of a step are
     ``source.uniforms("schedule", 0, step, size)``. It has a guarantee where the theorem holds for whoever takes part
     (noise in the blocks of consensus ADMM, anchored ADMM), with the number of participations that it states, which
-    must not fall as steps are added and which the run enforces at every step.
+    must not fall as steps are added and which the run enforces at every step. With a ``name`` in its body, a plan with
+    it can be saved.
     """
 
     law: ClassVar[str] = "own"  # as theorems and compiled loops know it; that of a schedule from outside is its own
@@ -45,8 +47,8 @@ class Schedule(ABC):
     blocks: int
     cap: int | None = field(default=None, kw_only=True)
 
-    def __init_subclass__(cls) -> None:
-        super().__init_subclass__()
+    def __init_subclass__(cls, **options: Any) -> None:
+        super().__init_subclass__(**options)
         if cls.__module__ != __name__:  # whatever it derives from, and whatever it states
             cls.law = "own"
 
@@ -91,6 +93,7 @@ class Schedule(ABC):
 class EveryBlock(Schedule):
     """All blocks at every step."""
 
+    name = "every_block"
     law = "all"
 
     def draw(self, step: int, source: Source, position: int) -> None:
@@ -104,6 +107,7 @@ class EveryBlock(Schedule):
 class Cyclic(Schedule):
     """One block a step, in a fixed order."""
 
+    name = "cyclic"
     law = "cyclic"
     most_at_once = 1
 
@@ -118,6 +122,7 @@ class Cyclic(Schedule):
 class Permuted(Schedule):
     """One block a step, in a fresh random order on each pass."""
 
+    name = "permuted"
     law = "permuted"
     most_at_once = 1
 
@@ -142,6 +147,7 @@ class Permuted(Schedule):
 class OneBlock(Schedule):
     """One uniformly drawn block a step."""
 
+    name = "one_block"
     law = "single"
     most_at_once = 1
 
@@ -156,6 +162,7 @@ class OneBlock(Schedule):
 class PoissonSample(Schedule):
     """Each block independently with probability ``prob``."""
 
+    name = "poisson"
     law = "poisson"
 
     prob: float = 1.0
@@ -179,6 +186,7 @@ class PoissonSample(Schedule):
 class FixedSample(Schedule):
     """A uniformly drawn subset of ``size`` blocks, without replacement."""
 
+    name = "fixed_size"
     law = "fixed"
 
     size: int = 1
@@ -219,6 +227,7 @@ class Walk(Schedule):
     is uniform over all, the holder included. The first holder is uniform.
     """
 
+    name = "walk"
     law = "walk"
     most_at_once = 1
 

@@ -3,14 +3,18 @@
 import json
 import os
 import re
+import sys
 from pathlib import Path
 
 import numpy as np
 import pytest
 from deployment import command, federation, model_of
 
+import hushpoint as hp
 from hushpoint.federated import Server, ServerStore, plan_digest
 from hushpoint.federated.folder import Federation, Shape, Site
+from hushpoint.federated.launch import _stacked
+from hushpoint.losses import Loss
 
 SCHEMA = """\
 target = "sick"
@@ -291,3 +295,91 @@ def test_the_how_to_page_is_true(tmp_path, monkeypatch):
     assert "The run is finished" in command("simulate", "hospitals", "--in-process")
     last = json.loads(Path("hospitals/simulation/run/rounds.jsonl").read_text().splitlines()[-1])
     assert last["objective"] < 0.52  # the page shows 0.486; at the model 0 it is 0.693
+
+
+# --- losses and regularisers of other modules
+
+PLUGIN = """\
+from dataclasses import dataclass
+from typing import ClassVar
+import numpy as np
+from hushpoint.losses import Loss
+
+@dataclass(frozen=True)
+class Soft(Loss):
+    width: float = 1.0
+    name: ClassVar[str] = "soft"
+    lipschitz: ClassVar[float] = 1.0
+    @property
+    def smoothness(self):
+        return 1.0 / self.width
+    def value(self, t, b):
+        return self.width * (np.logaddexp((t - b) / self.width, (b - t) / self.width) - np.log(2.0))
+    def derivative(self, t, b):
+        return np.tanh((t - b) / self.width)
+    def curvature(self, t, b):
+        return (1.0 - np.tanh((t - b) / self.width) ** 2) / self.width
+"""
+
+
+@pytest.fixture
+def plugin(tmp_path, monkeypatch):
+    """A module that can be imported and is not, and is forgotten afterwards."""
+
+    def forget():
+        sys.modules.pop("soft_losses", None)
+        Loss._known.pop("soft", None)
+
+    (tmp_path / "soft_losses.py").write_text(PLUGIN)
+    monkeypatch.syspath_prepend(tmp_path)
+    yield forget
+    forget()
+
+
+def with_plugins(path):
+    path.write_text('plugins = ["soft_losses"]\n' + path.read_text())
+
+
+def test_a_loss_of_another_module_by_name(folder, plugin):
+    change(folder / "federation.toml", 'loss = "squared"', 'loss = {name = "soft", width = 0.5}')
+    said = failing("plan", folder)
+    assert "name is 'soft', which is no loss that is known" in said
+    assert "plugins" in said
+    with_plugins(folder / "server.toml")
+    assert "the constants that Soft declares of itself" in command("plan", folder)
+    record = json.loads((folder / "sites" / "00" / "plan.json").read_text())
+    assert record["facts"]["loss"] == {"name": "soft", "module": "soft_losses", "width": 0.5}
+
+    # what the server imports is not what a site does: each chooses for itself
+    for site in range(3):
+        plugin()
+        place = Site(folder / "sites" / f"{site:02d}")
+        with pytest.raises(ValueError, match=r"of the module 'soft_losses'\. Import that first.*plugins = "):
+            place.plan()
+        assert "soft_losses" not in sys.modules
+        with_plugins(place.folder / "site.toml")
+        assert place.plan().facts.loss.width == 0.5
+    plugin()
+    assert "The run is finished" in command("simulate", folder, "--in-process")
+    plan = Federation(folder).plan()
+    data = [Site(folder / "sites" / f"{site:02d}").rows() for site in range(3)]
+    problem = hp.Problem.from_facts(plan.facts).with_rows(_stacked(data))
+    np.testing.assert_allclose(model_of(folder / "simulation" / "run"), plan.on(problem).run(seed=7).model, rtol=1e-8)
+    digests = {plan_digest(Site(folder / "sites" / f"{site:02d}").plan()) for site in range(3)}
+    assert digests == {plan_digest(plan)}
+
+
+def test_plugins_are_modules_that_can_be_imported(folder):
+    site = folder / "sites" / "00"
+    for given, told in (
+        ('"soft_losses"', r"plugins in site\.toml is 'soft_losses'"),
+        ("[3]", r"plugins in site\.toml is \[3\]"),
+        ('["no_such_module"]', r"plugins in site\.toml has 'no_such_module', which cannot be imported: No module"),
+    ):
+        text = (site / "site.toml").read_text()
+        (site / "site.toml").write_text(f"plugins = {given}\n{text}")
+        with pytest.raises(ValueError, match=told):
+            Site(site).plan()
+        (site / "site.toml").write_text(text)
+    with_plugins(folder / "federation.toml")  # all would import what one of them wrote
+    assert "federation.toml has 'plugins'" in failing("plan", folder)

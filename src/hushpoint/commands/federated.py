@@ -59,6 +59,7 @@ round_timeout = 120  # seconds
 resend_after = 20  # seconds after which a silent site is asked again
 start_timeout = 120  # seconds to wait for sites at the start
 retries = 5  # rounds without a quorum are tried so often again
+# plugins = ["package.module"]  # modules whose losses and regularisers federation.toml may name
 # validation = "public.csv"  # public rows whose objective is shown after each round
 """
 

@@ -101,8 +101,6 @@ def choose_metric(moments: Moments, plan: Parameters) -> Metric:
 class MappedRidge(Regularizer):
     """``k/2 |z|^2`` of the coefficients ``z = W x`` in terms of x; the intercept's entry, if any, is free."""
 
-    name = "ridge in a metric"
-
     def __init__(self, strength: float, metric: Metric, free: int) -> None:
         chosen = metric.matrix if metric.basis is not None else np.diag(metric.matrix)
         kept = chosen[: len(chosen) - free]
@@ -114,26 +112,3 @@ class MappedRidge(Regularizer):
 
     def prox(self, v: Array, step: Array | float) -> Array:
         return np.asarray(((v @ self._vectors) / (1 + step * np.maximum(self._values, 0.0))) @ self._vectors.T)
-
-
-class MappedElasticNet(Regularizer):
-    """``l1 |z|_1 + l2/2 |z|^2`` of the coefficients ``z = scales x``, in terms of x; the intercept is free."""
-
-    name = "elastic net in a metric"
-
-    def __init__(self, l1: float, l2: float, metric: Metric, free: int) -> None:
-        counted = np.ones(len(metric.scales))
-        counted[len(counted) - free :] = 0.0
-        self._l1 = l1 * metric.scales * counted
-        self._l2 = l2 * metric.scales**2 * counted
-
-    @property
-    def separable(self) -> bool:
-        return True
-
-    def value(self, z: Array) -> Array:
-        return np.asarray((self._l1 * np.abs(z) + self._l2 * z**2 / 2).sum(axis=-1))
-
-    def prox(self, v: Array, step: Array | float) -> Array:
-        shrunk = np.sign(v) * np.maximum(np.abs(v) - step * self._l1, 0.0)
-        return np.asarray(shrunk / (1 + step * self._l2))

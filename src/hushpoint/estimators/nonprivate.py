@@ -9,7 +9,6 @@ import numpy as np
 import scipy.linalg
 from numpy.typing import NDArray
 
-from hushpoint.losses import ClassWeighted, Logistic, Squared
 from hushpoint.problem import Problem
 
 Array = NDArray[np.float64]
@@ -26,7 +25,7 @@ def default_alpha(problem: Problem, penalty: PenaltyName | None) -> float:
     """What "auto" means without privacy: scikit-learn's default strength, beside the mean loss."""
     if penalty is None:
         return 0.0
-    if isinstance(problem.facts.loss, Squared) and penalty != "l2":
+    if problem.facts.loss.is_quadratic and penalty != "l2":
         return 1.0
     return 1 / len(problem.rows)
 
@@ -73,13 +72,12 @@ def _l1_share(penalty: PenaltyName | None, l1_ratio: float) -> float:
 
 def _solve_one(problem: Problem, target: Array, l1: float, l2: float, fit_intercept: bool) -> tuple[Array, int]:
     loss, rows = problem.facts.loss, problem.rows
-    base = loss.base if isinstance(loss, ClassWeighted) else loss
-    if isinstance(base, Logistic) and l1 == 0 and np.ptp(target) > 0:  # scikit-learn needs a member of both classes
-        per_class = {-1.0: loss.negative, 1.0: loss.positive} if isinstance(loss, ClassWeighted) else None
+    per_class = loss.logistic_weights
+    if per_class and l1 == 0 and np.ptp(target) > 0:  # scikit-learn needs a member of both classes
         model = _logistic(len(rows), l2, 0.0, fit_intercept, rows.store.width, per_class)
         _fit_quietly(model, problem, target)
         return _stacked(model.coef_, model.intercept_, fit_intercept)[0], int(np.max(model.n_iter_))
-    if isinstance(base, Squared):
+    if loss.is_quadratic:
         model = _least_squares(len(rows), l1, l2, fit_intercept, rows.store.sparse)
         _fit_quietly(model, problem, target)
         intercept = np.atleast_1d(np.asarray(model.intercept_, dtype=np.float64))

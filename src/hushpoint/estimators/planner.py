@@ -9,7 +9,7 @@ from typing import Any, Literal
 from hushpoint import losses
 from hushpoint._checks import require_choice, require_count, require_positive, shown
 from hushpoint.certificates import ADJACENCIES
-from hushpoint.losses import Loss, Squared
+from hushpoint.losses import Loss
 from hushpoint.operators.gradient import Gradient
 from hushpoint.privacy.gaussian import gdp_mu
 from hushpoint.privacy.guarantee import Adjacency, Budget
@@ -181,7 +181,7 @@ def plan_parameters(
         # A small clip keeps the noise small, a large one the probabilities honest.
         clip=_between(0.2, 0.2 * strength**0.3, 1.0) if two_class else 0.5,
         # The curvature of a fitted logistic model is below its bound nearly everywhere.
-        largest_step=(1.0 if isinstance(chosen_loss, Squared) else 1.5) / smoothness,
+        largest_step=(1.0 if chosen_loss.is_quadratic else 1.5) / smoothness,
         curvature=smoothness * (_between(0.04, slowest, 0.5) if two_class else _between(0.1, slowest, 0.5)),
         signal=6.0 if two_class else 0.3,
     )
@@ -189,7 +189,7 @@ def plan_parameters(
 
 def clips_moved(adjacency: Adjacency) -> float:
     """How many clip lengths one item moves a sum of gradients, by their certificate."""
-    one = Facts(1, 1, Squared(), Zero(), clip=1.0)
+    one = Facts(1, 1, losses.Squared(), Zero(), clip=1.0)
     return Gradient(one, 1.0, 1).certificate(1.0).shift(one.unit, adjacency)
 
 

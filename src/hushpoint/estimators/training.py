@@ -15,7 +15,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hushpoint.estimators.metric import (
-    MappedElasticNet,
     MappedRidge,
     Metric,
     Moments,
@@ -31,7 +30,7 @@ from hushpoint.plan import Plan
 from hushpoint.privacy.gaussian import round_up
 from hushpoint.privacy.guarantee import Adjacency, Guarantee, compose
 from hushpoint.problem import Facts, Problem
-from hushpoint.regularizers import Regularizer, Zero
+from hushpoint.regularizers import ElasticNet, Regularizer, Zero
 from hushpoint.rows import Mapped, Rows
 from hushpoint.schedules import EveryBlock
 
@@ -254,15 +253,16 @@ def _checked_norm(facts: Facts, plan: Parameters, penalty: Penalty | None, fit_i
 def _in_metric(penalty: Penalty | None, metric: Metric, plan: Parameters, clip: float, free: int) -> Regularizer:
     if penalty is None or not (penalty.l1 or penalty.l2 or penalty.automatic):
         return Zero()
+    counted = np.ones(plan.width)
+    counted[plan.width - free :] = 0.0
     if penalty.automatic:
         # In the metric's units every coefficient carries the same noise; below it nothing can be told from zero.
         reach = math.sqrt(2 * math.log(2 * plan.width))
         noise = clip / (plan.items * plan.descent_mu) * clips_moved(plan.adjacency)
         threshold = reach * (noise + plan.clip / math.sqrt(plan.items))
-        even = Metric(None, np.ones(plan.width), metric.size, metric.time)
-        return MappedElasticNet(threshold, penalty.l2, even, free)
+        return ElasticNet(tuple(threshold * counted), tuple(penalty.l2 * counted))
     if penalty.l1:
-        return MappedElasticNet(penalty.l1, penalty.l2, metric, free)
+        return ElasticNet(tuple(penalty.l1 * metric.scales * counted), tuple(penalty.l2 * metric.scales**2 * counted))
     return MappedRidge(penalty.l2, metric, free)
 
 

@@ -7,6 +7,7 @@ one site gets: its own copy of the plan, which are its terms, its key, its ledge
 from __future__ import annotations
 
 import hashlib
+import importlib
 import json
 import tomllib
 from collections.abc import Mapping
@@ -71,6 +72,21 @@ def _seed(settings: Mapping[str, Any]) -> int | None:
     testing = _table(settings, "testing")
     _only(testing, "[testing]", ("seed",))
     return None if "seed" not in testing else require_count("seed", testing["seed"], least=0)
+
+
+def _import_plugins(settings: Mapping[str, Any], where: str) -> None:
+    """Import the modules that whoever wrote the settings trusts: the names in a plan never do."""
+    plugins = settings.get("plugins", [])
+    remedy = 'Write plugins = ["package.module"], with modules that are installed beside hushpoint.'
+    if not (isinstance(plugins, list) and all(isinstance(module, str) for module in plugins)):
+        raise ValueError(f"plugins in {where} is {plugins!r}. {remedy}")
+    for module in plugins:
+        try:
+            importlib.import_module(module)
+        except ImportError as error:
+            raise ValueError(
+                f"plugins in {where} has {module!r}, which cannot be imported: {error}. {remedy}"
+            ) from None
 
 
 # --- what all agree on
@@ -180,7 +196,7 @@ def make_plan(federation: Mapping[str, Any], shape: Shape) -> Plan:
     if sites.get("count", count) != count:
         raise ValueError(f"[sites] has count = {sites['count']} and {count} entries in rows. Make them agree.")
     loss = model.get("loss", "logistic" if shape.two_classes else "squared")
-    chosen = losses.from_dict(loss) if isinstance(loss, dict) else losses.resolve(loss)
+    chosen = losses.Loss.from_dict(loss) if isinstance(loss, dict) else losses.resolve(loss)
     if shape.two_classes != (chosen.labels == "two-class") and shape.schema is not None:
         kind = "two classes" if shape.two_classes else "a number"
         raise ValueError(f"loss is {chosen.name!r} and the target of schema.toml is {kind}. Choose another loss.")
@@ -211,7 +227,7 @@ def _regularizer(record: Any) -> Regularizer | None:
     """``{l2 = 0.01}``, ``{l1 = 0.1}``, both, ``{}`` for none, or the record of any other with its name."""
     require_kind("regularizer", record, dict, remedy="Write for example regularizer = {l2 = 0.01}.")
     if "name" in record:
-        return regularizers.from_dict(record)
+        return Regularizer.from_dict(record)
     _only(record, "regularizer", ("l1", "l2"))
     l1, l2 = (require_positive(name, record[name]) if name in record else 0.0 for name in ("l1", "l2"))
     if l1 and l2:
@@ -270,6 +286,7 @@ class Federation:
 
     def write_plan(self) -> Plan:
         """Make ``plan.json`` anew, and hand it with the schema to the sites whose folders are here."""
+        _import_plugins(self.server(), "server.toml")
         plan = make_plan(self.settings(), self.shape())
         if (self.run / "run.json").exists() and plan_digest(plan) != plan_digest(_read_plan(self.folder / "plan.json")):
             raise ValueError(
@@ -288,6 +305,7 @@ class Federation:
 
     def plan(self) -> Plan:
         """The plan; an error where ``federation.toml`` or ``schema.toml`` say something else by now."""
+        _import_plugins(self.server(), "server.toml")
         plan = _read_plan(self.folder / "plan.json")
         made = self.folder / "plan.made"
         # The files are compared, not plans made of them: another machine may calibrate to another last digit.
@@ -321,6 +339,7 @@ class Federation:
             "# The data, relative to this file: .csv, .csv.gz, .parquet, .npz (X, y) or .npy (y in the last column).",
             'data = "data.csv"',
             '# window = "22:00-06:00"  # hours in which this site takes part, by its own clock',
+            '# plugins = ["package.module"]  # modules of your choice whose losses and regularisers the plan may name',
             "# [limit]  # what this site will spend in all runs together, whatever the plan allows",
             "# epsilon = 1.0",
             "# delta = 1e-5",
@@ -343,6 +362,7 @@ class Federation:
             "retries",
             "validation",
             "delta",
+            "plugins",
         )
         _only(settings, "server.toml", known)
         return settings
@@ -443,7 +463,7 @@ class Site:
     def settings(self) -> dict[str, Any]:
         """``site.toml``."""
         settings = _settings(self.folder / "site.toml")
-        _only(settings, "site.toml", ("site", "superlink", "data", "window", "limit", "testing"))
+        _only(settings, "site.toml", ("site", "superlink", "data", "window", "plugins", "limit", "testing"))
         return settings
 
     @property
@@ -469,6 +489,7 @@ class Site:
 
     def plan(self) -> Plan:
         """The plan that the site agreed to: its own copy."""
+        _import_plugins(self.settings(), "site.toml")
         return _read_plan(self.folder / "plan.json")
 
     def store(self) -> SiteStore:

@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
+from hushpoint._codes import LossCode, PenaltyCode
 from hushpoint._compiled import inner, inner_sum, loop
 from hushpoint._keyed import first_uniforms, scratch, secure_normals, seeded_normals, start_eight
-from hushpoint.kernels.codes import LossCode, PenaltyCode
 from hushpoint.kernels.draw import CYCLIC, ScheduleCode
 from hushpoint.kernels.scalar import slopes
 from hushpoint.noise import Source, role_word, word

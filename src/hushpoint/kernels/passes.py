@@ -12,7 +12,6 @@ from numpy.typing import NDArray
 
 from hushpoint._compiled import loop
 from hushpoint._threads import share
-from hushpoint.kernels.codes import coded_loss
 from hushpoint.kernels.scalar import slopes
 from hushpoint.kernels.table import TILE, tile_add, tile_dots
 from hushpoint.rows import Rows
@@ -30,7 +29,7 @@ class Passes:
     def __init__(self, rows: Rows) -> None:
         store = rows.store
         self.rows, self.width = rows, store.width
-        self._loss = coded_loss(rows.loss)
+        self._loss = rows.loss.code
         self._small = store.stored < _WORTH_SHARING
         self._chunk = len(rows) if store.whole else max(TILE, store.rows_of(_NUMBERS))
         self._size = max(self._chunk, -(-len(rows) // _GROUPS))

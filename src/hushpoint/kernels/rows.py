@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING, Any, ClassVar, cast
 import numpy as np
 from numpy.typing import NDArray
 
+from hushpoint._codes import LossCode, PenaltyCode
 from hushpoint._compiled import inner, loop
 from hushpoint._keyed import first_uniforms, scratch, secure_normals, seeded_normals, start_eight
 from hushpoint._threads import share
-from hushpoint.kernels.codes import LossCode, PenaltyCode
 from hushpoint.kernels.draw import coded_schedule, draw_members
 from hushpoint.kernels.scalar import prox, release
 from hushpoint.kernels.table import row_add, row_dot, table_of

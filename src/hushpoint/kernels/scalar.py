@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import math
 
+from hushpoint._codes import RAMP, SQUARED
 from hushpoint._compiled import inner, loop
-from hushpoint.kernels.codes import RAMP, SQUARED
 
 
 @inner

@@ -18,10 +18,10 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
+from hushpoint._codes import LossCode, PenaltyCode
 from hushpoint._compiled import loop
 from hushpoint._keyed import normals_at, scratch
 from hushpoint._threads import share
-from hushpoint.kernels.codes import LossCode, PenaltyCode
 from hushpoint.kernels.passes import passes_over
 from hushpoint.kernels.scalar import prox, release
 from hushpoint.kernels.table import TILE, add, copy, dot, tile_add, tile_dots

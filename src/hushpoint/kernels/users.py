@@ -13,10 +13,10 @@ import math
 import numpy as np
 from numpy.typing import NDArray
 
+from hushpoint._codes import LossCode
 from hushpoint._compiled import inner, loop
 from hushpoint._threads import share
 from hushpoint.kernels.cholesky import factor, solve
-from hushpoint.kernels.codes import LossCode
 from hushpoint.kernels.scalar import slopes
 from hushpoint.kernels.table import TILE, copy, dot, row_add, row_dot, table_of, tile_add, tile_dots, tile_outer
 from hushpoint.rows import Rows

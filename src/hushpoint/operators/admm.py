@@ -10,7 +10,6 @@ from numpy.typing import ArrayLike, NDArray
 
 from hushpoint._checks import require_nonnegative, require_positive
 from hushpoint.certificates import Certificate, Theorem
-from hushpoint.losses import Squared
 from hushpoint.operators.base import Operator
 from hushpoint.operators.prox import LARGE, WholeProx
 from hushpoint.operators.sensitivity import prox_certificate, require_smooth, stated_tolerance
@@ -94,8 +93,7 @@ class GeneralADMM(Operator):
 
     def kernel(self, plan: Plan) -> Kernel | None:
         """Where the prox takes Newton steps: one that remembers its last solution and a factor."""
-        loss = self.facts.loss
-        direct = isinstance(loss, Squared) and self.facts.clip is None and self.facts.width <= LARGE
+        direct = self.facts.loss.is_quadratic and self.facts.clip is None and self.facts.width <= LARGE
         if type(self) is not GeneralADMM or plan.errors is not None or self.constraint.A is not None or direct:
             return None
         from hushpoint.kernels.whole import RememberingADMM

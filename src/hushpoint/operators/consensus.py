@@ -117,11 +117,10 @@ class ConsensusADMM(Operator):
         rows_alone = self.facts.rows_per_item is None and self.multiplicity is None and plan.errors is None
         if type(self) is not ConsensusADMM or not rows_alone or self.clip_residual is not None:
             return None
-        from hushpoint.kernels.codes import coded_loss, coded_penalty
         from hushpoint.kernels.rows import CompiledRounds, CompiledWalk
         from hushpoint.kernels.shortcut import ConsensusShortcut
 
-        loss, penalty = coded_loss(self.facts.loss), coded_penalty(self.penalty)
+        loss, penalty = self.facts.loss.code, self.penalty.code
         if plan.schedule.law == "all" and plan.schedule.cap is None:
             return ConsensusShortcut(plan, self.gamma, self.ridge, loss, penalty)
         if loss is None or penalty is None:

@@ -168,11 +168,10 @@ class CoordinateGradient(Operator):
 
     def kernel(self, plan: Plan) -> Kernel | None:
         """Steps that update the inner products of the rows with the model, and read one column each."""
-        from hushpoint.kernels.codes import coded_loss, coded_penalty
         from hushpoint.kernels.coordinates import CompiledCoordinates
         from hushpoint.kernels.draw import coded_schedule
 
-        loss, penalty = coded_loss(self.facts.loss), coded_penalty(self.facts.regularizer)
+        loss, penalty = self.facts.loss.code, self.facts.regularizer.code
         schedule = coded_schedule(plan.schedule)
         if type(self) is not CoordinateGradient or plan.schedule.cap is not None:
             return None

@@ -14,7 +14,7 @@ import numpy as np
 import scipy.linalg
 from numpy.typing import NDArray
 
-from hushpoint.losses import Loss, Squared
+from hushpoint.losses import Loss
 from hushpoint.operators.newton import conjugate_gradients, minimise, not_solved
 from hushpoint.rows import Rows, rows_of_items
 
@@ -54,7 +54,7 @@ class WholeProx:
         self._curvatures = np.empty(len(rows))
         self._curved_at: Array | None = None  # the point that the curvatures are of
         self._factor: Any = None
-        if isinstance(rows.loss, Squared) and rows.limits is None and not self.large:
+        if rows.loss.is_quadratic and rows.limits is None and not self.large:
             self._factor = scipy.linalg.cho_factor(self.hessian(weights))
             self._pull = rows.store.pull(weights * rows.targets)
 
@@ -184,7 +184,7 @@ class ItemsProx:
         self.rows, self._shrink = rows, 1 / (1 + gamma * ridge)
         self._step = gamma * self._shrink
         self._gradient_tolerance = tolerance / self._step
-        self._squared = isinstance(rows.loss, Squared) and rows.limits is None
+        self._squared = rows.loss.is_quadratic and rows.limits is None
         self._compiled = None if self._squared else _compiled_users(rows, self._step, self._gradient_tolerance)
         if self._compiled is not None:
             return
@@ -238,9 +238,8 @@ def _passes_over(rows: Rows) -> Passes:
 
 
 def _compiled_users(rows: Rows, step: float, gradient_tolerance: Array) -> UsersProx | None:
-    from hushpoint.kernels.codes import coded_loss
 
-    loss = coded_loss(rows.loss)
+    loss = rows.loss.code
     if loss is None:
         return None
     from hushpoint.kernels.users import UsersProx

@@ -19,7 +19,6 @@ from numpy.typing import ArrayLike, NDArray
 from hushpoint._checks import require_choice, require_count, require_kind, shown
 from hushpoint.certificates import UNITS
 from hushpoint.engine import choose, settle
-from hushpoint.losses import Squared
 from hushpoint.noise import Place, Source, seeded_source
 from hushpoint.privacy.accounting import require_plan
 from hushpoint.privacy.guarantee import VIEWS, Unit, View
@@ -266,7 +265,7 @@ def _two_worlds(problem: Problem, item: int, label_shift: ArrayLike | None, unit
     """The rows without clipping, and the same with changed labels."""
     facts, rows = problem.facts, problem.rows
     rest, _ = facts.regularizer.quadratic()
-    if not isinstance(facts.loss, Squared) or rest.smoothness != 0:
+    if not facts.loss.is_quadratic or rest.smoothness != 0:
         raise ValueError(
             f"the exact oracle needs the squared loss and a zero or L2 regularizer, not {facts.loss.name} and "
             f"{facts.regularizer!r}. Use hushpoint.privacy.audit for others."
