@@ -9,10 +9,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from hushpoint._types import Array, Indices
 from hushpoint.schema import ONLY_IF_PUBLIC
 
-Array = NDArray[np.float64]
-Codes = NDArray[np.int64]
+Codes = Indices
 
 UNSEEN, MISSING = -1, -2
 _TRUTHS = dict.fromkeys(("true", "yes", "1", "t", "y"), 1) | dict.fromkeys(("false", "no", "0", "f", "n"), 0)

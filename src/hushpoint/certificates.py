@@ -8,11 +8,10 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 import numpy as np
-from numpy.typing import NDArray
 
 from hushpoint._checks import require_choice
+from hushpoint._types import Array
 
-Array = NDArray[np.float64]
 UNITS = ("user", "record")
 ADJACENCIES = ("replace-one", "zero-out")
 

@@ -11,10 +11,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
-from numpy.typing import NDArray
 
 from hushpoint._files import save_arrays
 from hushpoint._threads import ahead
+from hushpoint._types import Array, Indices
 from hushpoint.noise import Place, Source, source_for
 from hushpoint.schedules import Schedule
 
@@ -24,8 +24,6 @@ if TYPE_CHECKING:
     from hushpoint.plan import Plan
     from hushpoint.privacy.guarantee import Guarantee
 
-Array = NDArray[np.float64]
-Indices = NDArray[np.int64]
 Callback = Callable[[int, Array], Any]
 Drawn = Callable[[Place, int], Array | None]
 """What noise adds in a place, to so many numbers; None: nothing."""

@@ -27,14 +27,13 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.special import expit, logit
 
 from hushpoint._checks import require_nonnegative, require_positive
 from hushpoint._codes import LOGISTIC, RAMP, SQUARED, LossCode
 from hushpoint._named import Named
+from hushpoint._types import Array
 
-Array = NDArray[np.float64]
 Labels = Literal["two-class", "numeric"]
 
 _EPS = float(np.finfo(np.float64).eps)

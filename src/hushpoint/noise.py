@@ -15,8 +15,8 @@ from numpy.typing import NDArray
 
 from hushpoint._checks import require_choice, require_nonnegative
 from hushpoint._threads import share
+from hushpoint._types import Array
 
-Array = NDArray[np.float64]
 Place = Literal["block", "sum", "release"]
 PLACES = ("block", "sum", "release")
 _WORTH_SHARING = 1 << 17  # normals from which on threads pay

@@ -11,11 +11,11 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
-from numpy.typing import NDArray
 
 from hushpoint._checks import require_choice, require_count, require_fraction, shown
 from hushpoint._described import described
 from hushpoint._named import Named
+from hushpoint._types import Array, Indices
 from hushpoint.certificates import Certificate
 from hushpoint.noise import Noise, source_for
 from hushpoint.operators.base import Operator
@@ -27,12 +27,11 @@ from hushpoint.schedules import Schedule
 if TYPE_CHECKING:
     from hushpoint.engine import Callback, Result, State
 
-Array = NDArray[np.float64]
 _OTHER_PLAN = (
     "the plan was changed after {} made it, so that its parameters describe another one. Make it anew with the "
     "settings that it is to have."
 )
-Errors = Callable[[int, NDArray[np.int64], int], Array]
+Errors = Callable[[int, Indices, int], Array]
 
 
 @dataclass(frozen=True)

@@ -15,13 +15,12 @@ from hushpoint import losses
 from hushpoint._checks import require_choice, require_count, require_flag, require_positive, shown
 from hushpoint._named import Named
 from hushpoint._silence import silent_about
+from hushpoint._types import Array, Indices
 from hushpoint.labels import class_set, has_missing, signs
 from hushpoint.losses import Loss
 from hushpoint.regularizers import Regularizer, WithoutIntercept, Zero
 from hushpoint.rows import Rows, Store, bounded_rows, checked
 
-Array = NDArray[np.float64]
-Indices = NDArray[np.int64]
 Weights = Literal["items", "rows"]
 
 PRIVATE: Literal["private"] = "private"

@@ -20,14 +20,11 @@ from functools import cached_property
 from typing import Any, ClassVar
 
 import numpy as np
-from numpy.typing import NDArray
 
 from hushpoint._checks import require_count, require_nonnegative, require_positive
 from hushpoint._codes import PenaltyCode
 from hushpoint._named import Named
-
-Array = NDArray[np.float64]
-Indices = NDArray[np.int64]
+from hushpoint._types import Array, Indices
 
 _INSIDE = 1e-12  # relative slack with which a constraint counts as met: a projection rounds
 

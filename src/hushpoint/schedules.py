@@ -13,9 +13,8 @@ from numpy.typing import NDArray
 
 from hushpoint._checks import require_count, require_fraction
 from hushpoint._named import Named
+from hushpoint._types import Indices
 from hushpoint.noise import Source
-
-Indices = NDArray[np.int64]
 
 
 @dataclass(frozen=True)

@@ -22,6 +22,7 @@ from hushpoint._checks import (
 )
 from hushpoint._refits import TellsOfRefits
 from hushpoint._silence import silent_about, validated
+from hushpoint._types import Array
 from hushpoint.certificates import ADJACENCIES
 from hushpoint.estimators import nonprivate
 from hushpoint.estimators.nonprivate import PENALTIES, PenaltyName
@@ -31,8 +32,6 @@ from hushpoint.losses import Loss
 from hushpoint.privacy.guarantee import Adjacency, Budget, Guarantee, checked_delta
 from hushpoint.problem import Problem
 from hushpoint.rows import scaled_to
-
-Array = NDArray[np.float64]
 
 _SPARSE_ENOUGH = 0.2  # share of nonzero entries below which products with a CSR copy are faster than with the table
 

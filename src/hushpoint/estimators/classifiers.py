@@ -13,6 +13,7 @@ from sklearn.base import ClassifierMixin
 
 from hushpoint._checks import require_positive, shown
 from hushpoint._silence import require_labels, silent_about
+from hushpoint._types import Array
 from hushpoint.estimators import nonprivate
 from hushpoint.estimators.base import PrivateLinear, order_of_rows, split_models
 from hushpoint.estimators.nonprivate import PenaltyName
@@ -21,8 +22,6 @@ from hushpoint.labels import READ_FROM_LABELS, class_set, signs
 from hushpoint.losses import ClassWeighted, Logistic, Loss, SmoothedHinge
 from hushpoint.privacy.guarantee import Adjacency
 from hushpoint.problem import Problem
-
-Array = NDArray[np.float64]
 
 
 class _PrivateClassifier(ClassifierMixin, PrivateLinear):

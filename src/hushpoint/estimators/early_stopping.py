@@ -11,9 +11,8 @@ from __future__ import annotations
 import math
 
 import numpy as np
-from numpy.typing import NDArray
 
-Array = NDArray[np.float64]
+from hushpoint._types import Array
 
 _SMALL = 1e-3  # below, the closed forms lose digits and the limits at 0 are right to 0.1%
 

@@ -7,13 +7,11 @@ from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
-from numpy.typing import NDArray
 
+from hushpoint._types import Array
 from hushpoint.estimators.early_stopping import expected_excess
 from hushpoint.estimators.planner import Parameters, clips_moved
 from hushpoint.regularizers import Regularizer
-
-Array = NDArray[np.float64]
 
 _ABOVE_NOISE = 1.1  # an eigenvalue counts as seen if it exceeds the largest one of pure noise by a tenth
 _LEAST_LENGTH = 1 / 30  # mean square of the rows, in units of row_norm^2, below which noisy estimates are not believed

@@ -9,9 +9,9 @@ import numpy as np
 import scipy.linalg
 from numpy.typing import NDArray
 
+from hushpoint._types import Array
 from hushpoint.problem import Problem
 
-Array = NDArray[np.float64]
 PenaltyName = Literal["l2", "l1", "elasticnet"]
 
 PENALTIES = ("l2", "l1", "elasticnet")

@@ -6,18 +6,17 @@ import math
 from typing import Any, Literal, Self
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 from sklearn.base import RegressorMixin
 
 from hushpoint._checks import require_positive, require_range, shown
 from hushpoint._silence import silent_about
+from hushpoint._types import Array
 from hushpoint.estimators.base import PrivateLinear, split_models
 from hushpoint.estimators.nonprivate import PenaltyName
 from hushpoint.estimators.training import Penalty
 from hushpoint.losses import Huber, Loss, Squared
 from hushpoint.privacy.guarantee import Adjacency
-
-Array = NDArray[np.float64]
 
 
 class _PrivateRegressor(RegressorMixin, PrivateLinear):

@@ -13,10 +13,9 @@ from sklearn.base import is_classifier, is_regressor
 from sklearn.metrics import check_scoring
 
 from hushpoint._checks import require_range, shown
+from hushpoint._types import Array, Indices
 from hushpoint.noise import Source
 
-Array = NDArray[np.float64]
-Indices = NDArray[np.int64]
 Score = Callable[[Any, Source, int], float]
 
 _BOUNDED = {

@@ -18,6 +18,7 @@ from sklearn.utils.validation import _num_samples, check_is_fitted
 from hushpoint._checks import require_choice, require_flag, require_positive, shown, warn_of_large_delta
 from hushpoint._refits import TellsOfRefits
 from hushpoint._silence import silent_about
+from hushpoint._types import Indices
 from hushpoint.certificates import ADJACENCIES
 from hushpoint.estimators.planner import Parameters
 from hushpoint.estimators.scoring import checked_score
@@ -33,9 +34,6 @@ from hushpoint.privacy.selection import (
     selection_epsilon,
     selection_mu,
 )
-
-Array = NDArray[np.float64]
-Indices = NDArray[np.int64]
 
 _OWN = ("epsilon", "delta", "adjacency", "random_state")  # parameters of the estimator that are set here
 

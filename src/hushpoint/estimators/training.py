@@ -12,8 +12,8 @@ from dataclasses import dataclass, replace
 from functools import lru_cache, partial
 
 import numpy as np
-from numpy.typing import NDArray
 
+from hushpoint._types import Array
 from hushpoint.estimators.metric import (
     MappedRidge,
     Metric,
@@ -33,8 +33,6 @@ from hushpoint.problem import Facts, Problem
 from hushpoint.regularizers import ElasticNet, Regularizer, Zero
 from hushpoint.rows import Mapped, Rows
 from hushpoint.schedules import EveryBlock
-
-Array = NDArray[np.float64]
 
 _SMALLEST_NORM = 1e-60
 _LIFT = 4e-15  # more than accounting rounds up: what a plan states is then within its share

@@ -22,6 +22,7 @@ from rich.table import Table
 from scipy.optimize import minimize
 
 from hushpoint import engine, methods
+from hushpoint._types import Array, Indices
 from hushpoint.experiments.contenders import AGGREGATOR, NOBODY
 from hushpoint.experiments.seeds import derived
 from hushpoint.experiments.study import Cell, Record, Study, number, spread, table_of_methods
@@ -31,8 +32,6 @@ from hushpoint.privacy.guarantee import Adjacency, Budget
 from hushpoint.problem import Problem
 from hushpoint.regularizers import L2
 from hushpoint.schedules import FixedSample, PoissonSample
-
-Array = NDArray[np.float64]
 
 ADJACENCY: Adjacency = "zero-out"  # which the amplification of secret samples needs
 DELTA = 1e-5
@@ -68,7 +67,7 @@ class Sample:
 
     rows: Array
     labels: NDArray[np.bool_]
-    owners: NDArray[np.int64]
+    owners: Indices
 
     def problem(self, clip: float | None = None) -> Problem:
         """Users as items; ``clip`` is for methods that clip rows."""

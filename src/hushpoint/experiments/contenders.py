@@ -14,17 +14,15 @@ from functools import lru_cache
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from hushpoint import methods
+from hushpoint._types import Array
 from hushpoint.experiments.data import synthetic_lasso
 from hushpoint.experiments.tuning import Settings, product
 from hushpoint.plan import Plan
 from hushpoint.privacy.guarantee import Adjacency, Budget, View
 from hushpoint.problem import Problem
 from hushpoint.regularizers import L1
-
-Array = NDArray[np.float64]
 
 ADJACENCY: Adjacency = "zero-out"
 SHARE = 0.1  # of the users take part in a round, as in the paper

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import NDArray
 
-Array = NDArray[np.float64]
+from hushpoint._types import Array
 
 
 def synthetic_lasso(items: int, features: int, support: int = 8, seed: int = 0) -> tuple[Array, Array, Array]:

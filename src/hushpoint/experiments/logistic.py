@@ -17,11 +17,11 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 from rich.console import Console
 from rich.table import Table
 
 from hushpoint import methods
+from hushpoint._types import Array, Indices
 from hushpoint.experiments import adult
 from hushpoint.experiments.claims import GRADIENT
 from hushpoint.experiments.contenders import AGGREGATOR, CURATOR, SHARE
@@ -34,8 +34,6 @@ from hushpoint.problem import Problem
 from hushpoint.regularizers import L2
 from hushpoint.schema import Category, Schema, load_schema
 from hushpoint.tables.reading import read_table
-
-Array = NDArray[np.float64]
 
 ADJACENCY: Adjacency = "zero-out"
 _RIDGE = 1e-5
@@ -100,7 +98,7 @@ def _parts(path: str, schema_json: str, seed: int) -> Parts:
     public, private = np.split(rest, [int(_PUBLIC * len(rest))])
     public, check = np.split(public, [int(0.6 * len(public))])
 
-    def part(rows: NDArray[np.int64]) -> tuple[Array, Array]:
+    def part(rows: Indices) -> tuple[Array, Array]:
         return features[rows], targets[rows]
 
     # The constant of the intercept is part of a row's length.

@@ -25,14 +25,12 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from hushpoint._types import Array
 from hushpoint.experiments.seeds import derived
 from hushpoint.experiments.study import Cell, Record, at_least, at_most, batches_of, in_batches, number, spread
 from hushpoint.privacy.gaussian import gdp_epsilon
 from hushpoint.privacy.subsampling import fixed_size_epsilon
-
-Array = NDArray[np.float64]
 
 _LABELS = {"admm": "federated ADMM (the published recipe)", "sgd": "DP-SGD (the published baseline)"}
 _TABLES = {"admm": "as_published", "sgd": "as_published_baseline"}

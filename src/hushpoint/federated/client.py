@@ -10,9 +10,10 @@ from datetime import datetime, time
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from hushpoint._checks import require_count
+from hushpoint._types import Array
 from hushpoint.federated.disk import Busy, Damaged
 from hushpoint.federated.ledger import Ledger, Participation, SiteState, SiteStore, total_mu
 from hushpoint.federated.terms import participation_mu, plan_digest, require_federated
@@ -26,8 +27,6 @@ from hushpoint.rows import Rows
 
 if TYPE_CHECKING:
     from cryptography.hazmat.primitives.asymmetric.ec import EllipticCurvePrivateKey, EllipticCurvePublicKey
-
-Array = NDArray[np.float64]
 
 
 @dataclass(frozen=True)

@@ -16,11 +16,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from hushpoint import losses, methods, regularizers
 from hushpoint._checks import require, require_choice, require_count, require_kind, require_positive
 from hushpoint._files import write_text
+from hushpoint._types import Array
 from hushpoint.federated.client import Client, Window, site_rows
 from hushpoint.federated.ledger import SiteStore
 from hushpoint.federated.terms import plan_digest, require_federated
@@ -36,7 +36,6 @@ if TYPE_CHECKING:
 
     from hushpoint.federated.flower import Pace
 
-Array = NDArray[np.float64]
 
 _METHODS = ("federated_admm", "anchored_admm", "dp_fedavg", "dp_sgd")
 _ADDRESS = "127.0.0.1:9092"

@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from hushpoint._types import Array
 from hushpoint.federated.client import Client
 from hushpoint.federated.ledger import MemoryStore, SiteStore
 from hushpoint.federated.record import ServerStore
@@ -17,8 +17,6 @@ from hushpoint.federated.server import RoundRecord, Server
 from hushpoint.plan import Plan
 from hushpoint.privacy.guarantee import Guarantee
 from hushpoint.problem import Problem
-
-Array = NDArray[np.float64]
 
 
 @dataclass(frozen=True)

@@ -10,13 +10,11 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from hushpoint._checks import require_count
 from hushpoint._files import save_arrays, sync_folder
+from hushpoint._types import Array
 from hushpoint.federated.disk import Damaged, append_line, held, load_arrays, read_chain
-
-Array = NDArray[np.float64]
 
 
 @dataclass(frozen=True)

@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hushpoint._files import save_arrays, write_json
+from hushpoint._types import Array, Indices
 from hushpoint._version import __version__
 from hushpoint.federated.disk import Damaged, append_line, held, load_arrays, read_lines
 from hushpoint.federated.terms import planned, sample_is_secret, trust, units
@@ -20,9 +21,6 @@ from hushpoint.plan import Plan
 
 if TYPE_CHECKING:
     from hushpoint.federated.server import Server
-
-Array = NDArray[np.float64]
-Indices = NDArray[np.int64]
 
 
 @dataclass

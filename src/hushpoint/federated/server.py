@@ -18,6 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hushpoint._checks import require_fraction
+from hushpoint._types import Array, Indices
 from hushpoint.engine import drawn_by, settle
 from hushpoint.federated.record import ServerState, ServerStore
 from hushpoint.federated.terms import default_delta, plan_digest, require_federated, spent, trust, units
@@ -31,7 +32,6 @@ from hushpoint.problem import Problem
 if TYPE_CHECKING:
     from cryptography.hazmat.primitives.asymmetric.ec import EllipticCurvePrivateKey, EllipticCurvePublicKey
 
-Array = NDArray[np.float64]
 Status = Literal["running", "finished", "spent", "lost"]
 
 _LONGEST = 1e100  # a message that is longer is no message, whatever the method
@@ -284,7 +284,7 @@ class Server:
 
     # --- parts of it
 
-    def _choose(self, available: Collection[int]) -> NDArray[np.int64]:
+    def _choose(self, available: Collection[int]) -> Indices:
         """Who is asked. Where sampling amplifies nothing, sites that are not there are replaced by others."""
         plan, step = self.plan, self.state.rounds
         drawn = plan.schedule.draw(step, self._source, -1)
@@ -347,7 +347,7 @@ class Server:
         self._round.refused[str(site)] = reason
         return Verdict("refused", reason)
 
-    def _total(self, answered: NDArray[np.int64]) -> Array:
+    def _total(self, answered: Indices) -> Array:
         """The sum of the messages with their multiplicities: all that combining and releasing need."""
         operator = self.plan.operator
         total = np.zeros(operator.message_size)
@@ -365,7 +365,7 @@ class Server:
             state.tail_sum = model + (state.tail_sum if state.tail_count else 0.0)
             state.tail_count += 1
 
-    def _closed(self, answered: NDArray[np.int64]) -> RoundRecord:
+    def _closed(self, answered: Indices) -> RoundRecord:
         record = self._round
         record.answered = answered.tolist()
         for site in self._waiting:

@@ -9,12 +9,12 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
-from numpy.typing import NDArray
+
+from hushpoint._types import Array
 
 if TYPE_CHECKING:
     from cryptography.hazmat.primitives.asymmetric.ec import EllipticCurvePrivateKey, EllipticCurvePublicKey
 
-Array = NDArray[np.float64]
 
 _MAGIC = b"hushpoint federated 1\n"
 _LENGTHS = struct.Struct("<II")  # of the header and of the vectors, in bytes

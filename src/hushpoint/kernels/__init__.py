@@ -4,16 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Protocol
 
-import numpy as np
-from numpy.typing import NDArray
-
+from hushpoint._types import Array
 from hushpoint.noise import Source
 from hushpoint.rows import Rows
 
 if TYPE_CHECKING:
     from hushpoint.engine import State
-
-Array = NDArray[np.float64]
 
 
 class Kernel(Protocol):

@@ -11,11 +11,11 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
-from numpy.typing import NDArray
 
 from hushpoint._codes import LossCode, PenaltyCode
 from hushpoint._compiled import inner, inner_sum, loop
 from hushpoint._keyed import first_uniforms, scratch, secure_normals, seeded_normals, start_eight
+from hushpoint._types import Array
 from hushpoint.kernels.draw import CYCLIC, ScheduleCode
 from hushpoint.kernels.scalar import slopes
 from hushpoint.noise import Source, role_word, word
@@ -25,7 +25,6 @@ if TYPE_CHECKING:
     from hushpoint.engine import State
     from hushpoint.plan import Plan
 
-Array = NDArray[np.float64]
 
 _EIGHT = 8  # addresses that start together
 

@@ -8,15 +8,13 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from hushpoint._compiled import loop
 from hushpoint._threads import share
+from hushpoint._types import Array
 from hushpoint.kernels.scalar import slopes
 from hushpoint.kernels.table import TILE, tile_add, tile_dots
 from hushpoint.rows import Rows
-
-Array = NDArray[np.float64]
 
 _NUMBERS = 1 << 17  # in the rows of one group, and in temporary arrays
 _GROUPS = 64  # at most

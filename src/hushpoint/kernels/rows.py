@@ -11,12 +11,12 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any, ClassVar, cast
 
 import numpy as np
-from numpy.typing import NDArray
 
 from hushpoint._codes import LossCode, PenaltyCode
 from hushpoint._compiled import inner, loop
 from hushpoint._keyed import first_uniforms, scratch, secure_normals, seeded_normals, start_eight
 from hushpoint._threads import share
+from hushpoint._types import Array
 from hushpoint.kernels.draw import coded_schedule, draw_members
 from hushpoint.kernels.scalar import prox, release
 from hushpoint.kernels.table import row_add, row_dot, table_of
@@ -28,7 +28,6 @@ if TYPE_CHECKING:
     from hushpoint.plan import Plan
     from hushpoint.schedules import Walk
 
-Array = NDArray[np.float64]
 
 _EIGHT = 8  # addresses that start together
 _GROUP = 512  # users with a sum of their own: sums of groups are added in order, whichever thread made them

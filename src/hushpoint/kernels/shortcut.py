@@ -16,12 +16,12 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
-from numpy.typing import NDArray
 
 from hushpoint._codes import LossCode, PenaltyCode
 from hushpoint._compiled import loop
 from hushpoint._keyed import normals_at, scratch
 from hushpoint._threads import share
+from hushpoint._types import Array
 from hushpoint.kernels.passes import passes_over
 from hushpoint.kernels.scalar import prox, release
 from hushpoint.kernels.table import TILE, add, copy, dot, tile_add, tile_dots
@@ -32,7 +32,6 @@ if TYPE_CHECKING:
     from hushpoint.engine import State
     from hushpoint.plan import Plan
 
-Array = NDArray[np.float64]
 
 STRETCH = 1024  # rows whose normals come from one address
 GROUP = 16 * STRETCH  # rows with a sum of their own: sums of groups are added in order, whichever thread made them

@@ -11,18 +11,15 @@ from __future__ import annotations
 import math
 
 import numpy as np
-from numpy.typing import NDArray
 
 from hushpoint._codes import LossCode
 from hushpoint._compiled import inner, loop
 from hushpoint._threads import share
+from hushpoint._types import Array, Indices
 from hushpoint.kernels.cholesky import factor, solve
 from hushpoint.kernels.scalar import slopes
 from hushpoint.kernels.table import TILE, copy, dot, row_add, row_dot, table_of, tile_add, tile_dots, tile_outer
 from hushpoint.rows import Rows
-
-Array = NDArray[np.float64]
-Indices = NDArray[np.int64]
 
 _ITERATIONS = 200
 _SECTIONS = 60  # evaluations of a line search

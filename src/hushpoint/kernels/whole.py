@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 import scipy.linalg
-from numpy.typing import NDArray
 
+from hushpoint._types import Array
 from hushpoint.noise import Source
 from hushpoint.rows import Rows
 
@@ -24,7 +24,6 @@ if TYPE_CHECKING:
     from hushpoint.operators.prox import WholeProx
     from hushpoint.plan import Plan
 
-Array = NDArray[np.float64]
 
 _MOST = 40  # gradients before Newton takes over
 _PATIENCE = 8  # gradients of a step that a factor is allowed, and more the dearer a new one is

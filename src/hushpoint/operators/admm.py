@@ -6,9 +6,10 @@ import math
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from hushpoint._checks import require_nonnegative, require_positive
+from hushpoint._types import Array, Indices
 from hushpoint.certificates import Certificate, Theorem
 from hushpoint.operators.base import Operator
 from hushpoint.operators.prox import LARGE, WholeProx
@@ -21,9 +22,6 @@ from hushpoint.rows import Rows
 if TYPE_CHECKING:
     from hushpoint.kernels import Kernel
     from hushpoint.plan import Plan
-
-Array = NDArray[np.float64]
-Indices = NDArray[np.int64]
 
 
 class GeneralADMM(Operator):

@@ -6,9 +6,9 @@ import math
 from dataclasses import replace
 
 import numpy as np
-from numpy.typing import NDArray
 
 from hushpoint._checks import require_count, require_positive
+from hushpoint._types import Array, Indices
 from hushpoint.certificates import Certificate
 from hushpoint.operators.base import Operator
 from hushpoint.operators.consensus import clip_rows
@@ -16,9 +16,6 @@ from hushpoint.operators.gradient import SAMPLED_SUM, Gradient
 from hushpoint.operators.sensitivity import item_certificate
 from hushpoint.problem import ROWS_ARE_PRIVATE, Facts
 from hushpoint.rows import Rows
-
-Array = NDArray[np.float64]
-Indices = NDArray[np.int64]
 
 _NUMBERS = 1 << 16  # of the rows that are moved at a time: temporaries that stay in the cache
 

@@ -7,9 +7,9 @@ from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
-from numpy.typing import NDArray
 
 from hushpoint._described import held
+from hushpoint._types import Array, Indices
 from hushpoint.certificates import Certificate
 from hushpoint.problem import Facts
 from hushpoint.rows import Rows
@@ -17,9 +17,6 @@ from hushpoint.rows import Rows
 if TYPE_CHECKING:
     from hushpoint.kernels import Kernel
     from hushpoint.plan import Plan
-
-Array = NDArray[np.float64]
-Indices = NDArray[np.int64]
 
 
 LOSS_IS_ZERO = "the unit's loss is 0"

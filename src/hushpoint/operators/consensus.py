@@ -8,9 +8,9 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Literal, Self
 
 import numpy as np
-from numpy.typing import NDArray
 
 from hushpoint._checks import require_nonnegative, require_positive
+from hushpoint._types import Array, Indices
 from hushpoint.certificates import Certificate, Theorem
 from hushpoint.operators.base import Operator, is_within
 from hushpoint.operators.prox import ItemsProx, RowProx
@@ -24,8 +24,6 @@ if TYPE_CHECKING:
     from hushpoint.kernels import Kernel
     from hushpoint.plan import Plan
 
-Array = NDArray[np.float64]
-Indices = NDArray[np.int64]
 
 _ANY_LAW = ("all", "cyclic", "permuted", "single", "fixed", "poisson", "walk", "own")
 _OWN_NOISE = Theorem("3b", _ANY_LAW, "participations")

@@ -8,9 +8,9 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from hushpoint._checks import require_positive
+from hushpoint._types import Array, Indices
 from hushpoint.certificates import Certificate, Theorem
 from hushpoint.operators.base import Operator
 from hushpoint.problem import ROWS_ARE_PRIVATE, Facts
@@ -20,8 +20,6 @@ if TYPE_CHECKING:
     from hushpoint.kernels import Kernel
     from hushpoint.plan import Plan
 
-Array = NDArray[np.float64]
-Indices = NDArray[np.int64]
 
 SAMPLED_SUM = Theorem("3g", ("all", "poisson", "fixed"), "participations", amplified_by=("poisson", "fixed"))
 _ONE_COORDINATE = Theorem("3g", ("single",))

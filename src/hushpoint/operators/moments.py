@@ -7,15 +7,12 @@ from abc import abstractmethod
 from functools import cached_property
 
 import numpy as np
-from numpy.typing import NDArray
 
+from hushpoint._types import Array, Indices
 from hushpoint.certificates import ADJACENCIES, Certificate, Theorem
 from hushpoint.operators.base import Operator
 from hushpoint.problem import Facts
 from hushpoint.rows import Rows
-
-Array = NDArray[np.float64]
-Indices = NDArray[np.int64]
 
 
 class MeanOfRows(Operator):

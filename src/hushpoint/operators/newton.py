@@ -7,10 +7,8 @@ from collections.abc import Callable
 from typing import Protocol
 
 import numpy as np
-from numpy.typing import NDArray
 
-Array = NDArray[np.float64]
-Indices = NDArray[np.int64]
+from hushpoint._types import Array, Indices
 
 _ITERATIONS = 200
 _SECTIONS = 60  # evaluations of a line search; halving alone resolves a step to rounding in so many

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import scipy.linalg
-from numpy.typing import NDArray
 
+from hushpoint._types import Array, Indices
 from hushpoint.losses import Loss
 from hushpoint.operators.newton import conjugate_gradients, minimise, not_solved
 from hushpoint.rows import Rows, rows_of_items
@@ -22,8 +22,6 @@ if TYPE_CHECKING:
     from hushpoint.kernels.passes import Passes
     from hushpoint.kernels.users import UsersProx
 
-Array = NDArray[np.float64]
-Indices = NDArray[np.int64]
 
 CHUNK = 1 << 18  # numbers in one temporary array
 LARGE = 2000  # features from which on no square matrix of them is formed

@@ -5,14 +5,10 @@ from __future__ import annotations
 import math
 from typing import Any
 
-import numpy as np
-from numpy.typing import NDArray
-
 from hushpoint._checks import require_positive
+from hushpoint._types import Array
 from hushpoint.certificates import Certificate, Theorem
 from hushpoint.problem import ROWS_ARE_PRIVATE, Facts
-
-Array = NDArray[np.float64]
 
 
 def item_certificate(

@@ -6,14 +6,10 @@ import math
 from dataclasses import dataclass
 from typing import Protocol
 
-import numpy as np
-from numpy.typing import NDArray
-
 from hushpoint._checks import require_positive
+from hushpoint._types import Array
 from hushpoint.certificates import Certificate
 from hushpoint.operators.base import FixedPoint
-
-Array = NDArray[np.float64]
 
 
 class Proximable(Protocol):

@@ -8,12 +8,10 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from hushpoint._checks import require, shown
 from hushpoint._silence import silent_about, validated
-
-Array = NDArray[np.float64]
+from hushpoint._types import Array
 
 
 @silent_about("X")

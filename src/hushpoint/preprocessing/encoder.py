@@ -14,12 +14,12 @@ from sklearn.utils.validation import check_is_fitted
 from hushpoint import cells
 from hushpoint._checks import require_choice, require_flag, require_kind, require_positive
 from hushpoint._silence import silent_about
+from hushpoint._types import Array, Indices
 from hushpoint.preprocessing.onehot import indicators
 from hushpoint.preprocessing.scaling import scaled
 from hushpoint.schema import ONLY_IF_PUBLIC, Boolean, Category, Column, Number, Schema
 
-Array = NDArray[np.float64]
-Codes = NDArray[np.int64]
+Codes = Indices
 
 
 class TableEncoder(TransformerMixin, BaseEstimator):

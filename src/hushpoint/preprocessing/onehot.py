@@ -14,6 +14,7 @@ from sklearn.utils.validation import _check_feature_names_in, check_is_fitted, v
 
 from hushpoint._checks import require, require_choice, require_flag, shown
 from hushpoint._silence import silent_about
+from hushpoint._types import Array, Indices
 from hushpoint.schema import ONLY_IF_PUBLIC
 
 
@@ -92,7 +93,7 @@ class DeclaredOneHot(TransformerMixin, BaseEstimator):
         return tags
 
 
-def codes_of(column: NDArray[Any], known: Sequence[Any], who: str, unseen: str) -> NDArray[np.int64]:
+def codes_of(column: NDArray[Any], known: Sequence[Any], who: str, unseen: str) -> Indices:
     """The number of each cell's category, -1 for one that is not declared."""
     index = {category: number for number, category in enumerate(known)}
     cells = column.tolist()
@@ -110,7 +111,7 @@ def codes_of(column: NDArray[Any], known: Sequence[Any], who: str, unseen: str) 
     return codes
 
 
-def indicators(positions: NDArray[np.int64], values: NDArray[np.float64], width: int, sparse: bool) -> Any:
+def indicators(positions: Indices, values: Array, width: int, sparse: bool) -> Any:
     """A table with ``values[i, j]`` at column ``positions[i, j]`` of row i, all positions of a row being different."""
     rows, entries = positions.shape
     if not sparse:

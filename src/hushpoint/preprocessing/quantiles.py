@@ -17,13 +17,14 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from hushpoint._checks import require_choice, require_count, require_inside, require_positive
 from hushpoint._silence import silent_about
+from hushpoint._types import Array
 from hushpoint.certificates import ADJACENCIES
 from hushpoint.noise import Source, source_for
-from hushpoint.preprocessing._input import Array, names_of, require_pair, require_ranges
+from hushpoint.preprocessing._input import names_of, require_pair, require_ranges
 from hushpoint.privacy.gaussian import gdp_epsilon, gdp_mu, round_up
 from hushpoint.privacy.guarantee import Adjacency, Budget, Guarantee, checked_delta
 from hushpoint.rows import checked
@@ -340,6 +341,6 @@ def _user_weights(groups: ArrayLike | None, rows: int) -> Array | None:
     from hushpoint.problem import _checked_groups
 
     order, _, counts = _checked_groups(groups, rows)
-    weights: NDArray[np.float64] = np.empty(rows)
+    weights: Array = np.empty(rows)
     weights[order] = np.repeat(1.0 / counts, counts)
     return weights

@@ -12,7 +12,8 @@ from sklearn.utils.validation import check_is_fitted
 from hushpoint._checks import require_positive
 from hushpoint._refits import TellsOfRefits
 from hushpoint._silence import silent_about
-from hushpoint.preprocessing._input import Array, require_numbers, require_pair, require_ranges
+from hushpoint._types import Array
+from hushpoint.preprocessing._input import require_numbers, require_pair, require_ranges
 from hushpoint.preprocessing.quantiles import private_ranges
 from hushpoint.privacy.guarantee import Adjacency
 

@@ -14,10 +14,10 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy import special, stats
 
 from hushpoint._checks import require, require_choice, require_count, require_inside, require_kind
+from hushpoint._types import Array, Indices
 from hushpoint.operators.base import LOSS_IS_ZERO
 from hushpoint.privacy.accounting import answer, ask, require_plan
 from hushpoint.privacy.guarantee import Adjacency, Guarantee, Unit
@@ -28,7 +28,6 @@ from hushpoint.rows import ArrayRows
 if TYPE_CHECKING:
     from hushpoint.plan import Plan
 
-Array = NDArray[np.float64]
 Sampler = Callable[[Problem, int], Array]
 
 _THRESHOLDS = 24
@@ -209,12 +208,12 @@ def _direction(one: Array, other: Array) -> Array:
     return np.asarray(np.linalg.solve(spread + ridge * np.eye(len(gap)), gap))
 
 
-def _lower(hits: NDArray[np.int64], count: int, alarm: float) -> Array:
+def _lower(hits: Indices, count: int, alarm: float) -> Array:
     """Clopper-Pearson lower bound of a rate."""
     return np.asarray(np.where(hits > 0, stats.beta.ppf(alarm, np.maximum(hits, 1), count - hits + 1), 0.0))
 
 
-def _upper(hits: NDArray[np.int64], count: int, alarm: float) -> Array:
+def _upper(hits: Indices, count: int, alarm: float) -> Array:
     """Clopper-Pearson upper bound of a rate."""
     return np.asarray(np.where(hits < count, stats.beta.ppf(1 - alarm, hits + 1, np.maximum(count - hits, 1)), 1.0))
 

@@ -14,9 +14,10 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from hushpoint._checks import require_choice, require_count, require_kind, shown
+from hushpoint._types import Array, Indices
 from hushpoint.certificates import UNITS
 from hushpoint.engine import choose, settle
 from hushpoint.noise import Place, Source, seeded_source
@@ -27,9 +28,6 @@ from hushpoint.rows import Rows
 
 if TYPE_CHECKING:
     from hushpoint.plan import Plan
-
-Array = NDArray[np.float64]
-Indices = NDArray[np.int64]
 
 
 def exact_mu(

@@ -21,10 +21,10 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Literal
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy import special
 
 from hushpoint._checks import require
+from hushpoint._types import Array
 
 RdpTable = tuple[Sequence[float], Sequence[float]]
 RdpCurve = Callable[[float], float] | RdpTable
@@ -79,7 +79,7 @@ def _mills(x: float) -> float:
     return math.sqrt(math.pi / 2) * float(special.erfcx(-x / math.sqrt(2)))
 
 
-def _mills_slope(points: NDArray[np.float64]) -> NDArray[np.float64]:
+def _mills_slope(points: Array) -> Array:
     """``R'(x) = 1 + x R(x)``, by the continued fraction of R far to the left, where that sum would cancel."""
     if points[-1] > -10:
         return 1.0 + points * math.sqrt(math.pi / 2) * special.erfcx(-points / math.sqrt(2))

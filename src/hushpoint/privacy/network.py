@@ -27,14 +27,12 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy import sparse
 from scipy.sparse import csgraph
 
 from hushpoint._checks import require, require_count, require_inside
+from hushpoint._types import Array
 from hushpoint.privacy.gaussian import gdp_epsilon, rdp_epsilon, round_up
-
-Array = NDArray[np.float64]
 
 _LARGEST_TABLE = 50_000_000
 _LONGEST_LAW = 4096  # a wait longer than this is charged as one this long

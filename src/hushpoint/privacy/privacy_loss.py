@@ -16,12 +16,10 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy import fft, special
 
+from hushpoint._types import Array
 from hushpoint.privacy.gaussian import round_up
-
-Array = NDArray[np.float64]
 
 ACCURACY = 1e-4  # part of epsilon that the grid of losses may cost
 ROUGH = 2e-3  # the same while calibration is still far from its answer

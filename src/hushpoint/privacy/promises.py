@@ -9,16 +9,15 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from hushpoint._checks import require_count
+from hushpoint._types import Array
 from hushpoint.privacy.accounting import require_plan
 
 if TYPE_CHECKING:
     from hushpoint.operators.base import Operator
     from hushpoint.plan import Plan
 
-Array = NDArray[np.float64]
 
 _SLACK = 1 + 1e-9  # rounding of what is measured
 _SPREADS = (0.1, 1.0, 10.0)

@@ -9,16 +9,14 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from hushpoint._types import Array, Indices
 from hushpoint.engine import choose, settle
 from hushpoint.noise import Place, Source, seeded_source
 
 if TYPE_CHECKING:
     from hushpoint.plan import Plan
 
-Array = NDArray[np.float64]
-Indices = NDArray[np.int64]
 
 _TOGETHER = 4096  # runs whose state is held at a time
 

@@ -20,13 +20,12 @@ from functools import lru_cache
 from typing import Literal
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy import optimize, special
 
 from hushpoint._checks import require, require_choice
+from hushpoint._types import Array
 from hushpoint.privacy.gaussian import gaussian_rdp, gdp_delta, gdp_epsilon, gdp_mu, round_up
 
-Array = NDArray[np.float64]
 Distribution = Literal["geometric", "logarithmic", "poisson"]
 DISTRIBUTIONS: tuple[Distribution, ...] = ("geometric", "logarithmic", "poisson")
 

@@ -34,7 +34,6 @@ from collections.abc import Callable
 from typing import Any, Literal
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy import special
 
 from hushpoint._checks import (
@@ -45,6 +44,7 @@ from hushpoint._checks import (
     require_inside,
     require_positive,
 )
+from hushpoint._types import Array
 from hushpoint.certificates import ADJACENCIES
 from hushpoint.privacy.gaussian import gdp_delta, gdp_epsilon, gdp_mu, rdp_epsilon, round_up
 from hushpoint.privacy.privacy_loss import (
@@ -59,7 +59,6 @@ from hushpoint.privacy.privacy_loss import (
     two_way_profile,
 )
 
-Array = NDArray[np.float64]
 Adjacency = Literal["zero-out", "replace-one"]
 FixedSizeMethod = Literal["renyi", "profile"]
 

@@ -7,7 +7,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from hushpoint.rows.store import Array, Indices, Store
+from hushpoint._types import Array, Indices
+from hushpoint.rows.store import Store
 
 
 class ArrayRows(Store):

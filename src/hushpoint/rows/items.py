@@ -10,8 +10,9 @@ from typing import Any, TypeVar, cast
 
 import numpy as np
 
+from hushpoint._types import Array, Indices
 from hushpoint.losses import Loss
-from hushpoint.rows.store import Array, Indices, Store
+from hushpoint.rows.store import Store
 
 Made = TypeVar("Made")
 

@@ -6,8 +6,9 @@ from typing import Any
 
 import numpy as np
 
+from hushpoint._types import Array
 from hushpoint.rows.array import ArrayRows
-from hushpoint.rows.store import CHUNK, Array, Store
+from hushpoint.rows.store import CHUNK, Store
 
 
 class Mapped(Store):

@@ -7,11 +7,12 @@ from typing import Any
 import numpy as np
 import scipy.sparse
 
+from hushpoint._types import Array, Indices
 from hushpoint.losses import Loss
 from hushpoint.rows.array import ArrayRows
 from hushpoint.rows.items import Rows
 from hushpoint.rows.sparse import SparseRows
-from hushpoint.rows.store import Array, Indices, Store
+from hushpoint.rows.store import Store
 from hushpoint.rows.streamed import StreamedRows, is_on_disk
 
 _SHORTEST, _LONGEST = 1e-140, 1e100  # lengths of rows whose squares and their inverses are safe numbers

@@ -9,7 +9,8 @@ import numpy as np
 import scipy.sparse
 from numpy.typing import NDArray
 
-from hushpoint.rows.store import CHUNK, Array, Indices, Store
+from hushpoint._types import Array, Indices
+from hushpoint.rows.store import CHUNK, Store
 
 
 class SparseRows(Store):

@@ -10,8 +10,7 @@ import numpy as np
 import scipy.linalg.blas
 from numpy.typing import DTypeLike, NDArray
 
-Array = NDArray[np.float64]
-Indices = NDArray[np.int64]
+from hushpoint._types import Array, Indices
 
 _NUMBERS = 1 << 18  # in one chunk
 CHUNK = 1 << 14  # rows whose moments are summed together

@@ -7,8 +7,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from hushpoint._types import Array, Indices
 from hushpoint.rows.array import ArrayRows
-from hushpoint.rows.store import Array, Indices, Store
+from hushpoint.rows.store import Store
 
 
 class StreamedRows(Store):

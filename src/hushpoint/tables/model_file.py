@@ -14,11 +14,10 @@ from scipy.special import expit
 
 from hushpoint._checks import require_choice
 from hushpoint._files import written_whole
+from hushpoint._types import Array
 from hushpoint._version import __version__
 from hushpoint.privacy.guarantee import Guarantee
 from hushpoint.schema import Number, Schema
-
-Array = NDArray[np.float64]
 
 FORMAT = "hushpoint table model"
 FORMAT_VERSION = 2

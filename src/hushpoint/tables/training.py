@@ -12,6 +12,7 @@ import scipy.sparse
 from numpy.typing import NDArray
 
 from hushpoint import cells
+from hushpoint._types import Array
 from hushpoint.privacy.guarantee import Budget
 from hushpoint.schema import LEAVE_OUT, ONLY_IF_PUBLIC, Boolean, Category, Number, Schema, load_schema
 from hushpoint.tables.budget import settled_delta
@@ -129,7 +130,7 @@ def _parts(data: Any, schema: Schema) -> Iterator[Any]:
         yield chunk
 
 
-def _to_learn(data: Any, schema: Schema) -> tuple[NDArray[np.float64], NDArray[Any] | None]:
+def _to_learn(data: Any, schema: Schema) -> tuple[Array, NDArray[Any] | None]:
     """The columns whose range is to be learned, and the users."""
     values, users = [], []
     for chunk in _parts(data, schema):
