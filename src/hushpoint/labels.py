@@ -44,7 +44,7 @@ def declared_classes(declared: Any) -> NDArray[Any]:
     return np.unique(np.array(listed))
 
 
-def signs(labels: NDArray[Any], positive: Any) -> Array:
+def signs(labels: NDArray[Any], positive: Any) -> NDArray[np.float64]:
     """1 where a label is the positive class, -1 elsewhere."""
     return np.where(labels == positive, 1.0, -1.0)
 
