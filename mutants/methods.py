@@ -456,10 +456,10 @@ BUGS = [
     _problem(
         name="bounded-before-the-constant",
         file=f"{_HERE}/rows/reading.py",
-        old="    if constant:\n        store = store.with_constant()\n"
-        "    store, squared_norms = _bounded(store, row_norm)\n",
-        new="    store, squared_norms = _bounded(store, row_norm)\n"
-        "    if constant:\n        store = store.with_constant()\n",
+        old="    if facts.fit_intercept:\n        store = store.with_constant()\n"
+        "    store, squared_norms = _bounded(store, facts.row_norm)\n",
+        new="    store, squared_norms = _bounded(store, facts.row_norm)\n"
+        "    if facts.fit_intercept:\n        store = store.with_constant()\n",
         why="with the intercept's constant a row is longer than declared, and its slope is cut too late",
     ),
     _problem(
@@ -479,8 +479,8 @@ BUGS = [
     _problem(
         name="slope-limit-ignores-the-row",
         file=f"{_HERE}/rows/reading.py",
-        old="limits = clip / np.sqrt(squared_norms)",
-        new="limits = np.full(len(squared_norms), clip)",
+        old="limits = facts.clip / np.sqrt(squared_norms)",
+        new="limits = np.full(len(squared_norms), facts.clip)",
         why="the gradient of a row longer than 1 exceeds its clip",
     ),
     _problem(

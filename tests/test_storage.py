@@ -142,11 +142,11 @@ def test_streamed_rows_stand_in_for_an_array():
     rows, full = StreamedRows(X, factors), X.astype(float) * factors[:, None]
     for index in (slice(3, 9), np.array([5, 1, 5]), 4, np.arange(ROWS) % 2 == 0):
         np.testing.assert_allclose(rows[index], full[index])
-    np.testing.assert_allclose(rows.columns(np.array([3, 1])), full[:, [3, 1]])
     vector, table = RNG.normal(size=WIDTH), RNG.normal(size=(ROWS, 2))
     np.testing.assert_allclose(rows @ vector, full @ vector)
     np.testing.assert_allclose(rows.pull(table), full.T @ table)
-    np.testing.assert_allclose(rows * 2.0, 2 * full)
+    np.testing.assert_allclose(rows.pull_columns(np.array([3, 1]), table), full[:, [3, 1]].T @ table)
+    np.testing.assert_allclose(rows.times(2.0), 2 * full)
     np.testing.assert_allclose(np.asarray(rows), full)
 
 

@@ -19,7 +19,7 @@ from hushpoint._types import Array, Indices
 from hushpoint.labels import class_set, has_missing, signs
 from hushpoint.losses import Loss
 from hushpoint.regularizers import Regularizer, WithoutIntercept, Zero
-from hushpoint.rows import Rows, Store, bounded_rows, checked
+from hushpoint.rows import Rows, bounded_rows, checked
 
 Weights = Literal["items", "rows"]
 
@@ -213,7 +213,7 @@ def item_rows(facts: Facts, X: Any, y: ArrayLike) -> Rows:
     else:
         targets, _ = _checked_targets(y, len(store), facts.loss)
     offsets = None if facts.rows_per_item is None else np.array([0, len(targets)], dtype=np.int64)
-    return _rows(facts, store, targets, offsets)
+    return bounded_rows(facts, store, targets, offsets)
 
 
 class Problem:
@@ -286,7 +286,7 @@ class Problem:
             fit_intercept=fit_intercept,
             rows_declared=counts is None,
         )
-        self._rows: Rows | None = _rows(self.facts, store, targets, offsets)
+        self._rows: Rows | None = bounded_rows(self.facts, store, targets, offsets)
 
     @classmethod
     def declared(
@@ -402,18 +402,6 @@ class Problem:
         kind = "users" if facts.unit == "user" else "records"
         declared = "" if self.has_rows else ", facts only"
         return f"Problem({facts.items} {kind}, {facts.features} features, {facts.loss.name}{declared})"
-
-
-def _rows(facts: Facts, store: Store, targets: Array, offsets: Indices | None) -> Rows:
-    return bounded_rows(
-        store,
-        targets,
-        facts.loss,
-        row_norm=facts.row_norm,
-        clip=facts.clip,
-        constant=facts.fit_intercept,
-        offsets=offsets,
-    )
 
 
 def _facts(*, regularizer: Regularizer | None, fit_intercept: bool, **known: Any) -> Facts:

@@ -58,10 +58,8 @@ class Gradient(Operator):
         kick: Array | None,
     ) -> tuple[Array, Array]:
         rows = data.take(chosen)
-        own = None if z.ndim == 1 else np.repeat(z, rows.counts, axis=0)
-        margins = rows.margins(z) if own is None else (rows.store * own).row_sums()
-        slopes = rows.row_loss.derivative(margins, rows.targets) / np.repeat(rows.counts, rows.counts)
-        per_row = (rows.store * slopes[:, None])[:]
+        slopes = rows.row_loss.derivative(rows.margins(z), rows.targets) / np.repeat(rows.counts, rows.counts)
+        per_row = rows.store.times(slopes[:, None])
         if rows.offsets is None:
             return block, per_row
         return block, np.add.reduceat(per_row, rows.offsets[:-1], axis=0)
@@ -152,7 +150,7 @@ class CoordinateGradient(Operator):
         kick: Array | None,
     ) -> tuple[Array, Array]:
         slopes = self._row_weights * data.row_loss.derivative(data.margins(z), data.targets)
-        return block, data.store.columns(chosen).pull(slopes)[:, None]
+        return block, data.store.pull_columns(chosen, slopes)[:, None]
 
     def combine(self, shared: Array, total: Array, chosen: Indices | None, relaxation: float) -> Array:
         step = relaxation * self.step_size

@@ -16,10 +16,10 @@ import scipy.linalg
 from hushpoint._types import Array, Indices
 from hushpoint.losses import Loss
 from hushpoint.operators.newton import conjugate_gradients, minimise, not_solved
-from hushpoint.rows import Rows, rows_of_items
+from hushpoint.rows import Rows
+from hushpoint.rows.items import rows_of_items
 
 if TYPE_CHECKING:
-    from hushpoint.kernels.passes import Passes
     from hushpoint.kernels.users import UsersProx
 
 
@@ -39,6 +39,8 @@ class WholeProx:
     def __init__(
         self, rows: Rows, weights: Array, gamma: float, ridge: float, A: Array | None, tolerance: float
     ) -> None:
+        from hushpoint.kernels.passes import passes_over
+
         self.rows, self.weights, self.gamma, self.ridge, self.A = rows, weights, gamma, ridge, A
         self.width = rows.store.width
         self.large = self.width > LARGE
@@ -48,7 +50,7 @@ class WholeProx:
         else:
             self._base = A.T @ A / gamma + ridge * np.eye(self.width)
             self.gradient_tolerance = tolerance * float(np.linalg.svd(A, compute_uv=False)[-1]) / gamma
-        self._passes = _passes_over(rows)
+        self._passes = passes_over(rows)
         self._curvatures = np.empty(len(rows))
         self._curved_at: Array | None = None  # the point that the curvatures are of
         self._factor: Any = None
@@ -227,12 +229,6 @@ class ItemsProx:
             local = _LocalProblems(self.rows, batch, places, np.empty((len(places), 0)), self._step)
             inverses[part] = np.linalg.inv(_system(local.features, self._step * local.weights))
         return inverses
-
-
-def _passes_over(rows: Rows) -> Passes:
-    from hushpoint.kernels.passes import passes_over
-
-    return passes_over(rows)
 
 
 def _compiled_users(rows: Rows, step: float, gradient_tolerance: Array) -> UsersProx | None:

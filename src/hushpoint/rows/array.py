@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from hushpoint._types import Array, Indices
 from hushpoint.rows.store import Store
@@ -44,17 +43,8 @@ class ArrayRows(Store):
     def pull(self, weights: Array) -> Array:
         return np.asarray(self.array.T @ weights)
 
-    def squared_norms(self) -> Array:
-        return self.dots(self.array)
-
-    def largest(self) -> Array:
-        return np.asarray(np.abs(self.array).max(axis=1))
-
-    def finite(self) -> bool:
-        return all(bool(np.isfinite(self.array[place]).all()) for place, _ in self.chunks())
-
     def scaled(self, factors: Array) -> ArrayRows:
-        return self * factors[:, None]
+        return ArrayRows(self.array * factors[:, None])
 
     def with_constant(self) -> ArrayRows:
         return ArrayRows(np.hstack([self.array, np.ones((len(self), 1))]))
@@ -62,24 +52,5 @@ class ArrayRows(Store):
     def ordered(self, order: Indices) -> ArrayRows:
         return self.take(order)
 
-    def __mul__(self, factors: Array) -> ArrayRows:
-        return ArrayRows(self.array * factors)
-
     def squares(self) -> ArrayRows:
         return ArrayRows(self.array**2)
-
-    def row_sums(self) -> Array:
-        return np.asarray(self.array.sum(axis=1))
-
-    def dots(self, points: Array) -> Array:
-        return np.asarray(np.einsum("ij,ij->i", self.array, points))
-
-    def add_to(self, points: Array, factors: Array) -> None:
-        points += factors[:, None] * self.array
-
-    def columns(self, chosen: Indices | slice) -> ArrayRows:
-        return ArrayRows(self.array[:, chosen])
-
-    def column_arrays(self) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any]]:
-        entries = np.ascontiguousarray(self.array.T).reshape(-1)
-        return entries, np.zeros(0, dtype=np.int64), len(self) * np.arange(self.width + 1)

@@ -62,8 +62,10 @@ class Rows:
         return self.loss if self.limits is None else self.loss.truncated(self.limits)
 
     def margins(self, model: Array) -> Array:
-        """Inner product of every row with one model."""
-        return self.store @ model
+        """Inner product of every row with one model, or with that of its item where there is one for each."""
+        if model.ndim == 1:
+            return self.store @ model
+        return self.store.summed_dots(np.repeat(model, self.counts, axis=0))
 
     def once(self, make: Callable[[Rows], Made]) -> Made:
         """What a function makes of these rows, made the first time only."""

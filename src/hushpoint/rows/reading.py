@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import scipy.sparse
 
 from hushpoint._types import Array, Indices
-from hushpoint.losses import Loss
 from hushpoint.rows.array import ArrayRows
 from hushpoint.rows.items import Rows
 from hushpoint.rows.sparse import SparseRows
 from hushpoint.rows.store import Store
 from hushpoint.rows.streamed import StreamedRows, is_on_disk
+
+if TYPE_CHECKING:
+    from hushpoint.problem import Facts
 
 _SHORTEST, _LONGEST = 1e-140, 1e100  # lengths of rows whose squares and their inverses are safe numbers
 
@@ -60,25 +62,16 @@ def _stored(features: Any) -> Store:
     return StreamedRows(features) if streamed else ArrayRows(features)
 
 
-def bounded_rows(
-    store: Store,
-    targets: Array,
-    loss: Loss,
-    *,
-    row_norm: float | None,
-    clip: float | None,
-    constant: bool,
-    offsets: Indices | None,
-) -> Rows:
+def bounded_rows(facts: Facts, store: Store, targets: Array, offsets: Indices | None) -> Rows:
     """Rows with the constant of an intercept, scaled to the declared norm, and the limits of their slopes."""
-    if constant:
+    if facts.fit_intercept:
         store = store.with_constant()
-    store, squared_norms = _bounded(store, row_norm)
+    store, squared_norms = _bounded(store, facts.row_norm)
     limits = None
-    if clip is not None:
+    if facts.clip is not None:
         with np.errstate(divide="ignore"):
-            limits = clip / np.sqrt(squared_norms)
-    return Rows(store, targets, loss, squared_norms, limits, offsets)
+            limits = facts.clip / np.sqrt(squared_norms)
+    return Rows(store, targets, facts.loss, squared_norms, limits, offsets)
 
 
 def scaled_to(features: Any, row_norm: float | None) -> Any:

@@ -72,7 +72,7 @@ class SparseRows(Store):
         return bool(np.isfinite(self.matrix.data).all())
 
     def scaled(self, factors: Array) -> SparseRows:
-        return self * factors[:, None]
+        return SparseRows(self.matrix.multiply(factors[:, None]).tocsr())
 
     def with_constant(self) -> SparseRows:
         blocks: Any = [self.matrix, np.ones((len(self), 1))]
@@ -81,20 +81,18 @@ class SparseRows(Store):
     def ordered(self, order: Indices) -> SparseRows:
         return self.take(order)
 
-    def __mul__(self, factors: Array) -> SparseRows:
-        return SparseRows(self.matrix.multiply(factors).tocsr())
-
     def squares(self) -> SparseRows:
         return SparseRows(self.matrix.multiply(self.matrix).tocsr())
 
-    def row_sums(self) -> Array:
-        return self._summed(self.matrix.data)
+    def times(self, factors: Array) -> Array:
+        return np.asarray(self.matrix.multiply(factors).toarray())
 
     def dots(self, points: Array) -> Array:
-        return self._summed(self.matrix.data * points[self._owners, self.matrix.indices])
-
-    def _summed(self, entries: Array) -> Array:
+        entries = self.matrix.data * points[self._owners, self.matrix.indices]
         return np.asarray(np.bincount(self._owners, entries, minlength=len(self)), dtype=np.float64)
+
+    def summed_dots(self, points: Array) -> Array:
+        return self.dots(points)
 
     def add_to(self, points: Array, factors: Array) -> None:
         points[self._owners, self.matrix.indices] += factors[self._owners] * self.matrix.data
@@ -104,11 +102,11 @@ class SparseRows(Store):
         """The row of each entry."""
         return np.repeat(np.arange(len(self)), np.diff(self.matrix.indptr))
 
-    def columns(self, chosen: Indices | slice) -> SparseRows:
-        return SparseRows(self.matrix[:, chosen])
-
     def by_columns(self) -> SparseRows:
         return SparseRows(self.matrix.tocsc())
+
+    def pull_columns(self, chosen: Indices | slice, weights: Array) -> Array:
+        return np.asarray(self.matrix[:, chosen].T @ weights)
 
     def column_arrays(self) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any]]:
         columns = self.matrix.tocsc()

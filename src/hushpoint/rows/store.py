@@ -30,9 +30,9 @@ class Store(ABC):
     - ``squared_norms()``, ``largest()``, ``finite()``: what the checks and the bound on rows are made of.
     - ``scaled(factors)``, ``with_constant()``, ``ordered(order)``: the rows of a problem from those that were passed.
       A store that cannot append a constant or change the order of its rows says so, and is not copied.
-    - ``store * factors``, ``squares()``, ``row_sums()``, ``dots(points)``, ``add_to(points, factors)``: entry by
-      entry and row by row, for rows that are few enough to be in memory.
-    - ``columns(chosen)``, ``by_columns()``, ``column_arrays()``: the same rows the other way round.
+    - ``times(factors)``, ``squares()``, ``dots(points)``, ``summed_dots(points)``, ``add_to(points, factors)``: row by
+      row, for rows that are few enough to be in memory.
+    - ``by_columns()``, ``pull_columns(chosen, weights)``, ``column_arrays()``: the same rows the other way round.
     - ``arrays``: what compiled code reads (kernels/table.py); None: NumPy does the work chunk by chunk, or on
       ``store[:]`` where a method has as many numbers in memory anyway.
 
@@ -141,15 +141,15 @@ class Store(ABC):
 
     def squared_norms(self) -> Array:
         """Squared length of each row."""
-        return np.concatenate([part.squared_norms() for _, part in self.chunks()])
+        return np.concatenate([part.dots(part[:]) for _, part in self.chunks()])
 
     def largest(self) -> Array:
         """Largest absolute entry of each row."""
-        return np.concatenate([part.largest() for _, part in self.chunks()])
+        return np.concatenate([np.abs(part[:]).max(axis=1) for _, part in self.chunks()])
 
     def finite(self) -> bool:
         """Whether every entry is a number."""
-        return all(part.finite() for _, part in self.chunks())
+        return all(bool(np.isfinite(part[:]).all()) for _, part in self.chunks())
 
     def scaled(self, factors: Array) -> Store:
         """Each row times a factor."""
@@ -169,36 +169,38 @@ class Store(ABC):
             f"X is a {type(self).__name__} and groups is not sorted. Keep the rows of each user together, in order."
         )
 
-    def __mul__(self, factors: Array) -> Store:
-        return self.in_memory() * factors
-
     def squares(self) -> Store:
         """Every entry squared."""
         return self.in_memory().squares()
 
-    def row_sums(self) -> Array:
-        """Sum of the entries of each row."""
-        return self.in_memory().row_sums()
+    def times(self, factors: Array) -> Array:
+        """Every row times its factors: one, or one for each entry."""
+        return np.asarray(self[:] * factors)
 
     def dots(self, points: Array) -> Array:
         """Inner product of each row with its own point."""
-        return self.in_memory().dots(points)
+        return np.asarray(np.einsum("ij,ij->i", self[:], points))
+
+    def summed_dots(self, points: Array) -> Array:
+        """The same, summed in another order, which the bits of seeded models depend on."""
+        return np.asarray(self.times(points).sum(axis=1))
 
     def add_to(self, points: Array, factors: Array) -> None:
         """Add to each point its own row, times a factor."""
-        self.in_memory().add_to(points, factors)
-
-    def columns(self, chosen: Indices | slice) -> Store:
-        """The same rows with some of their columns."""
-        return self.in_memory().columns(chosen)
+        points += factors[:, None] * self[:]
 
     def by_columns(self) -> Store:
-        """The same rows, arranged so that ``columns`` is fast."""
+        """The same rows, arranged for ``pull_columns``."""
         return self
+
+    def pull_columns(self, chosen: Indices | slice, weights: Array) -> Array:
+        """``pull`` of some columns."""
+        return np.asarray(self[:][:, chosen].T @ weights)
 
     def column_arrays(self) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any]]:
         """Entries column after column, their rows, and where each column starts; no rows where zeros are stored."""
-        return self.in_memory().column_arrays()
+        entries = np.ascontiguousarray(self[:].T).reshape(-1)
+        return entries, np.zeros(0, dtype=np.int64), len(self) * np.arange(self.width + 1)
 
 
 class ScaledRows(Store):
@@ -212,8 +214,7 @@ class ScaledRows(Store):
         return self.store.shape
 
     def take(self, index: Any) -> Store:
-        factors: Array = self.factors[index][:, None]
-        return self.store.take(index) * factors
+        return self.store.take(index).scaled(self.factors[index])
 
     def __matmul__(self, points: Array) -> Array:
         found = self.store @ points

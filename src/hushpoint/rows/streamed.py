@@ -32,8 +32,8 @@ class StreamedRows(Store):
         part *= self.factors[index][..., None]
         return ArrayRows(part)
 
-    def columns(self, chosen: Indices | slice) -> ArrayRows:
-        return ArrayRows(self.table[:, chosen] * self.factors[:, None])
+    def pull_columns(self, chosen: Indices | slice, weights: Array) -> Array:
+        return np.asarray((self.table[:, chosen] * self.factors[:, None]).T @ weights)
 
     def scaled(self, factors: Array) -> StreamedRows:
         return StreamedRows(self.table, self.factors * factors)
