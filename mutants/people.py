@@ -89,8 +89,8 @@ BUGS = [
     _estimators(
         name="length-release-uncharged",
         file=f"{_HERE}/estimators/training.py",
-        old="compose(*stated)",
-        new="compose(stated[0], *stated[2:])",
+        old="compose(*charged)",
+        new="compose(charged[0], *charged[2:])",
         why="one of three releases is free",
     ),
     _estimators(
