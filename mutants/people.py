@@ -96,8 +96,8 @@ BUGS = [
     _estimators(
         name="budget-not-shared-among-classes",
         file=f"{_HERE}/estimators/training.py",
-        old="plan.descent_mu / math.sqrt(models)",
-        new="plan.descent_mu",
+        old="parameters.descent_mu / math.sqrt(models)",
+        new="parameters.descent_mu",
         why="every class spends the whole budget",
     ),
     _estimators(

@@ -20,7 +20,7 @@ from hushpoint.estimators.training import Answer, Link, Penalty
 from hushpoint.noise import Source, source_for
 from hushpoint.operators import Gradient, MeanSquare, SecondMoments
 from hushpoint.privacy.guarantee import Adjacency
-from hushpoint.problem import Problem
+from hushpoint.problem import PRIVATE, Problem
 
 Array = NDArray[np.float64]
 NORM, DELTA = 2.0, 1e-4
@@ -123,11 +123,11 @@ def test_a_site_refuses_a_plan_that_does_not_follow_from_what_was_released() -> 
 
 
 @pytest.mark.parametrize("adjacency", ["replace-one", "zero-out"])
-@pytest.mark.parametrize("users", [False, True])
+@pytest.mark.parametrize("rows", [None, (3,) * 50, PRIVATE], ids=["records", "users", "users of private rows"])
 @pytest.mark.parametrize("models", [1, 3, 10])
-def test_no_plan_states_more_than_its_share(models: int, users: bool, adjacency: Adjacency) -> None:
+def test_no_plan_states_more_than_its_share(models: int, rows: Any, adjacency: Adjacency) -> None:
     """Nor noticeably less: noise that is a thousandth smaller exceeds it."""
-    problem = Problem.declared(50, 4, "logistic", row_norm=NORM, rows_per_item=3 if users else None)
+    facts = replace(Problem.declared(50, 4, "logistic", row_norm=NORM).facts, rows_per_item=rows)
     for mu in (1e-3, 0.7, 30.0):
         plan = plan_parameters(50, 4, mu, adjacency=adjacency)
         shares = [plan.moment_mu, plan.length_mu, *([plan.descent_mu / math.sqrt(models)] * models)]
@@ -141,12 +141,12 @@ def test_no_plan_states_more_than_its_share(models: int, users: bool, adjacency:
             assert less.guarantee(DELTA, adjacency=adjacency).mu > shares[place]  # type: ignore[operator]
             return Answer(*(2 * [np.full(link.plan.operator.message_size, 0.1)]))
 
-        links = training.chain(problem.facts, plan, fit_intercept=True, models=models)
+        links = training.chain(facts, plan, fit_intercept=True, models=models)
         _, passed = training.follow(links, ask)
         spent = training.spent(passed, plan, DELTA)
         assert len(passed) == 2 + models
         assert mu * (1 - 1e-8) <= spent.mu <= mu  # type: ignore[operator]
-        assert (spent.unit, spent.adjacency, spent.view) == ("user" if users else "record", adjacency, "iterates")
+        assert (spent.unit, spent.adjacency, spent.view) == (facts.unit, adjacency, "iterates")
 
 
 def test_a_plan_that_states_more_than_its_share_is_charged_what_it_states() -> None:

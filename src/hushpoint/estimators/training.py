@@ -88,7 +88,7 @@ class Trained:
 
 
 def chain(
-    facts: Facts, plan: Parameters, *, fit_intercept: bool, penalty: Penalty | None = None, models: int = 1
+    facts: Facts, parameters: Parameters, *, fit_intercept: bool, penalty: Penalty | None = None, models: int = 1
 ) -> Chain:
     """The plans of a training, each a function of public facts and of the answers sent so far; returns the models.
 
@@ -101,31 +101,33 @@ def chain(
     models : int
         How many vectors of targets there are.
     """
-    norm = _checked_norm(facts, plan, penalty, fit_intercept)
-    constant = plan.constant * norm if fit_intercept else 0.0
-    second = SecondMoments(facts, constant, diagonal=plan.metric == "diagonal")
-    moments = _priced(second, facts, plan.moment_mu, plan.adjacency)
-    products = yield Link(moments, plan.moment_mu, _as_they_are)
-    length = _priced(MeanSquare(facts), facts, plan.length_mu, plan.adjacency)
-    square = yield Link(length, plan.length_mu, _as_they_are)
+    norm = _checked_norm(facts, parameters, penalty, fit_intercept)
+    constant = parameters.constant * norm if fit_intercept else 0.0
+    second = SecondMoments(facts, constant, diagonal=parameters.metric == "diagonal")
+    moments = _priced(second, facts, parameters.moment_mu, parameters.adjacency)
+    products = yield Link(moments, parameters.moment_mu, _as_they_are)
+    length = _priced(MeanSquare(facts), facts, parameters.length_mu, parameters.adjacency)
+    square = yield Link(length, parameters.length_mu, _as_they_are)
     believed = believed_square(float(square.model[0]), length.noise.std / facts.items, norm)
     metric = choose_metric(
-        Moments(second.matrix(products.model), moments.noise.std / facts.items, believed + constant**2), plan
+        Moments(second.matrix(products.model), moments.noise.std / facts.items, believed + constant**2), parameters
     )
-    clip = plan.clip * math.sqrt(metric.size)
+    clip = parameters.clip * math.sqrt(metric.size)
     mapped = Facts(
         items=facts.items,
-        features=plan.width,
+        features=parameters.width,
         loss=facts.loss,
-        regularizer=_in_metric(penalty, metric, plan, clip, int(fit_intercept)),
+        regularizer=_in_metric(penalty, metric, parameters, clip, int(fit_intercept)),
         clip=clip,
         rows_per_item=facts.rows_per_item,
         weights=facts.weights,
     )
-    share = plan.descent_mu / math.sqrt(models)
-    gradient = Gradient(mapped, metric.time / plan.steps, facts.items)
-    descent = replace(_priced(gradient, mapped, share, plan.adjacency, plan.steps), tail_average=plan.tail_average)
-    found = np.empty((models, plan.width))
+    share = parameters.descent_mu / math.sqrt(models)
+    gradient = Gradient(mapped, metric.time / parameters.steps, facts.items)
+    descent = replace(
+        _priced(gradient, mapped, share, parameters.adjacency, parameters.steps), tail_average=parameters.tail_average
+    )
+    found = np.empty((models, parameters.width))
     look = partial(_look_in_metric, metric, constant, clip)
     for index in range(models):
         answer = yield Link(descent, share, look, index)
