@@ -89,15 +89,15 @@ BUGS = [
     _estimators(
         name="length-release-uncharged",
         file=f"{_HERE}/estimators/training.py",
-        old="compose(*stated)",
-        new="compose(stated[0], *stated[2:])",
+        old="compose(*charged)",
+        new="compose(charged[0], *charged[2:])",
         why="one of three releases is free",
     ),
     _estimators(
         name="budget-not-shared-among-classes",
         file=f"{_HERE}/estimators/training.py",
-        old="plan.descent_mu / math.sqrt(models)",
-        new="plan.descent_mu",
+        old="parameters.descent_mu / math.sqrt(models)",
+        new="parameters.descent_mu",
         why="every class spends the whole budget",
     ),
     _estimators(

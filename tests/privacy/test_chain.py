@@ -20,7 +20,7 @@ from hushpoint.estimators.training import Answer, Link, Penalty
 from hushpoint.noise import Source, source_for
 from hushpoint.operators import Gradient, MeanSquare, SecondMoments
 from hushpoint.privacy.guarantee import Adjacency
-from hushpoint.problem import Problem
+from hushpoint.problem import PRIVATE, Problem
 
 Array = NDArray[np.float64]
 NORM, DELTA = 2.0, 1e-4
@@ -100,15 +100,13 @@ def test_two_sites_train_what_one_holder_of_all_rows_trains(penalty: Any, users:
             X[part], targets[0][part], "logistic", row_norm=NORM, groups=None if owners is None else owners[part]
         )
         sites.append(Site(held, [target[part] for target in targets], links()))
-    models, plans = training.follow(links(), federation(sites, seed=7))
+    models, passed = training.follow(links(), federation(sites, seed=7))
     whole = training.train(problem, targets, plan, delta=DELTA, fit_intercept=True, penalty=asked, seed=7)
     np.testing.assert_allclose(models, whole.models, rtol=1e-7, atol=1e-9)
     assert ((models == 0) == (whole.models == 0)).all()
-    spent = training.spent(plans, plan, DELTA, source_for(7).describe())
-    assert spent.mu == pytest.approx(whole.guarantee.mu, rel=1e-12)
-    assert str(spent) == str(whole.guarantee)
-    assert [type(one.operator) for one in plans] == [SecondMoments, MeanSquare, Gradient, Gradient, Gradient]
-    assert all(one.problem is None for one in plans)  # facts only
+    assert training.spent(passed, plan, DELTA, source_for(7).describe()) == whole.guarantee
+    assert [type(link.plan.operator) for link in passed] == [SecondMoments, MeanSquare, Gradient, Gradient, Gradient]
+    assert all(link.plan.problem is None for link in passed)  # facts only
 
 
 def test_a_site_refuses_a_plan_that_does_not_follow_from_what_was_released() -> None:
@@ -125,11 +123,11 @@ def test_a_site_refuses_a_plan_that_does_not_follow_from_what_was_released() -> 
 
 
 @pytest.mark.parametrize("adjacency", ["replace-one", "zero-out"])
-@pytest.mark.parametrize("users", [False, True])
+@pytest.mark.parametrize("rows", [None, (3,) * 50, PRIVATE], ids=["records", "users", "users of private rows"])
 @pytest.mark.parametrize("models", [1, 3, 10])
-def test_no_plan_states_more_than_its_share(models: int, users: bool, adjacency: Adjacency) -> None:
+def test_no_plan_states_more_than_its_share(models: int, rows: Any, adjacency: Adjacency) -> None:
     """Nor noticeably less: noise that is a thousandth smaller exceeds it."""
-    problem = Problem.declared(50, 4, "logistic", row_norm=NORM, rows_per_item=3 if users else None)
+    facts = replace(Problem.declared(50, 4, "logistic", row_norm=NORM).facts, rows_per_item=rows)
     for mu in (1e-3, 0.7, 30.0):
         plan = plan_parameters(50, 4, mu, adjacency=adjacency)
         shares = [plan.moment_mu, plan.length_mu, *([plan.descent_mu / math.sqrt(models)] * models)]
@@ -137,17 +135,30 @@ def test_no_plan_states_more_than_its_share(models: int, users: bool, adjacency:
         def ask(place: int, link: Link, shares: list[float] = shares) -> Answer:
             stated = link.plan.guarantee(DELTA, adjacency=adjacency).mu
             assert stated is not None
+            assert link.mu == shares[place]
             assert shares[place] * (1 - 1e-13) <= stated <= shares[place]
             less = replace(link.plan, noise=replace(link.plan.noise, std=0.999 * link.plan.noise.std))
             assert less.guarantee(DELTA, adjacency=adjacency).mu > shares[place]  # type: ignore[operator]
             return Answer(*(2 * [np.full(link.plan.operator.message_size, 0.1)]))
 
-        links = training.chain(problem.facts, plan, fit_intercept=True, models=models)
-        _, plans = training.follow(links, ask)
-        spent = training.spent(plans, plan, DELTA)
-        assert len(plans) == 2 + models
+        links = training.chain(facts, plan, fit_intercept=True, models=models)
+        _, passed = training.follow(links, ask)
+        spent = training.spent(passed, plan, DELTA)
+        assert len(passed) == 2 + models
         assert mu * (1 - 1e-8) <= spent.mu <= mu  # type: ignore[operator]
-        assert (spent.unit, spent.adjacency, spent.view) == ("user" if users else "record", adjacency, "iterates")
+        assert (spent.unit, spent.adjacency, spent.view) == (facts.unit, adjacency, "iterates")
+
+
+def test_a_plan_that_states_more_than_its_share_is_charged_what_it_states() -> None:
+    problem = Problem.declared(50, 4, "logistic", row_norm=NORM)
+    plan = plan_parameters(50, 4, 1.0)
+    links = training.chain(problem.facts, plan, fit_intercept=True)
+    _, passed = training.follow(links, lambda place, link: Answer(*(2 * [np.ones(link.plan.operator.message_size)])))
+    for place, link in enumerate(passed):
+        loud = replace(link, plan=replace(link.plan, noise=replace(link.plan.noise, std=link.plan.noise.std / 10)))
+        wrong = training.spent([*passed[:place], loud, *passed[place + 1 :]], plan, DELTA)
+        others = sum(other.mu**2 for other in passed if other is not link)
+        assert wrong.mu == pytest.approx(math.sqrt(others + (10 * link.mu) ** 2), rel=1e-9)
 
 
 def test_no_two_releases_of_a_training_draw_from_one_address(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -54,10 +54,12 @@ class Penalty:
 class Link:
     """One plan of a training: facts and no rows, and how whoever holds rows of the problem looks at them for it.
 
-    ``model`` says for which model it is, whose targets take the place of the rows' own; None: for all of them.
+    ``mu`` is the share of the budget that the plan may cost. ``model`` says for which model it is, whose targets take
+    the place of the rows' own; None: for all of them.
     """
 
     plan: Plan
+    mu: float
     look: Callable[[Rows], Rows]
     model: int | None = None
 
@@ -83,7 +85,7 @@ class Trained:
 
 
 def chain(
-    facts: Facts, plan: Parameters, *, fit_intercept: bool, penalty: Penalty | None = None, models: int = 1
+    facts: Facts, parameters: Parameters, *, fit_intercept: bool, penalty: Penalty | None = None, models: int = 1
 ) -> Chain:
     """The plans of a training, each a function of public facts and of the answers sent so far; returns the models.
 
@@ -96,36 +98,36 @@ def chain(
     models : int
         How many vectors of targets there are.
     """
-    norm = _checked_norm(facts, plan, penalty, fit_intercept)
-    constant = plan.constant * norm if fit_intercept else 0.0
-    second = SecondMoments(facts, constant, diagonal=plan.metric == "diagonal")
-    moments = _priced(second, facts, plan.moment_mu, plan.adjacency)
-    products = yield Link(moments, _as_they_are)
-    length = _priced(MeanSquare(facts), facts, plan.length_mu, plan.adjacency)
-    square = yield Link(length, _as_they_are)
+    norm = _checked_norm(facts, parameters, penalty, fit_intercept)
+    constant = parameters.constant * norm if fit_intercept else 0.0
+    second = SecondMoments(facts, constant, diagonal=parameters.metric == "diagonal")
+    moments = _priced(second, facts, parameters.moment_mu, parameters.adjacency)
+    products = yield Link(moments, parameters.moment_mu, _as_they_are)
+    length = _priced(MeanSquare(facts), facts, parameters.length_mu, parameters.adjacency)
+    square = yield Link(length, parameters.length_mu, _as_they_are)
     believed = believed_square(float(square.model[0]), length.noise.std / facts.items, norm)
     metric = choose_metric(
-        Moments(second.matrix(products.model), moments.noise.std / facts.items, believed + constant**2), plan
+        Moments(second.matrix(products.model), moments.noise.std / facts.items, believed + constant**2), parameters
     )
-    clip = plan.clip * math.sqrt(metric.size)
+    clip = parameters.clip * math.sqrt(metric.size)
     mapped = Facts(
         items=facts.items,
-        features=plan.width,
+        features=parameters.width,
         loss=facts.loss,
-        regularizer=_in_metric(penalty, metric, plan, clip, int(fit_intercept)),
+        regularizer=_in_metric(penalty, metric, parameters, clip, int(fit_intercept)),
         clip=clip,
         rows_per_item=facts.rows_per_item,
         weights=facts.weights,
     )
-    gradient = Gradient(mapped, metric.time / plan.steps, facts.items)
+    share = parameters.descent_mu / math.sqrt(models)
+    gradient = Gradient(mapped, metric.time / parameters.steps, facts.items)
     descent = replace(
-        _priced(gradient, mapped, plan.descent_mu / math.sqrt(models), plan.adjacency, plan.steps),
-        tail_average=plan.tail_average,
+        _priced(gradient, mapped, share, parameters.adjacency, parameters.steps), tail_average=parameters.tail_average
     )
-    found = np.empty((models, plan.width))
+    found = np.empty((models, parameters.width))
     look = partial(_look_in_metric, metric, constant, clip)
     for index in range(models):
-        answer = yield Link(descent, look, index)
+        answer = yield Link(descent, share, look, index)
         model = answer.model
         if penalty is not None and (penalty.l1 or penalty.automatic):
             # The average of sparse models is not sparse: the support is that of the last one.
@@ -136,28 +138,33 @@ def chain(
     return found
 
 
-def follow(links: Chain, ask: Callable[[int, Link], Answer]) -> tuple[Array, list[Plan]]:
-    """The models of a chain and the plans that gave them; ``ask`` runs a plan, given its place in the chain."""
-    plans: list[Plan] = []
-    link = next(links)
+def follow(links: Chain, ask: Callable[[int, Link], Answer]) -> tuple[Array, list[Link]]:
+    """The models of a chain and the links that gave them; ``ask`` runs a plan, given its place in the chain."""
+    passed = [next(links)]
     while True:
-        answer = ask(len(plans), link)
-        plans.append(link.plan)
+        answer = ask(len(passed) - 1, passed[-1])
         try:
-            link = links.send(answer)
+            passed.append(links.send(answer))
         except StopIteration as end:
-            return end.value, plans
+            return end.value, passed
 
 
-def spent(plans: Sequence[Plan], parameters: Parameters, delta: float, source: str | None = None) -> Guarantee:
-    """What all plans of a chain together cost, against anyone who sees every iterate of each."""
-    stated = [plan.guarantee(delta, view="iterates", adjacency=parameters.adjacency) for plan in plans]
-    models = len(plans) - 2
+def spent(links: Sequence[Link], parameters: Parameters, delta: float, source: str | None = None) -> Guarantee:
+    """What all plans of a chain together cost, against anyone who sees every iterate of each.
+
+    A plan counts with its whole share, or more where it states more: no digit depends on how a metric was rounded.
+    """
+    stated = [link.plan.guarantee(delta, view="iterates", adjacency=parameters.adjacency) for link in links]
+    charged = [
+        one if one.mu is None else replace(one, mu=max(one.mu, link.mu))
+        for one, link in zip(stated, links, strict=True)
+    ]
+    models = len(links) - 2
     return replace(
-        compose(*stated),
+        compose(*charged),
         section="8",
         assumptions=(
-            *plans[0].certificate.because,
+            *links[0].plan.certificate.because,
             f"second moments released with {parameters.moment_share:.2g} of the budget",
             *stated[-1].assumptions,
             *(("its terms in the second moments are 0 as well",) if parameters.adjacency == "zero-out" else ()),
@@ -187,6 +194,7 @@ def train(
     targets : sequence of arrays
         In the order of the problem's rows.
     """
+    source = source_for(seed)
     look_once = lru_cache(maxsize=1)(lambda look: look(problem.rows))
 
     def ask(place: int, link: Link) -> Answer:
@@ -202,9 +210,9 @@ def train(
         return Answer(result.model, link.plan.operator.release(result.state.public))
 
     links = chain(problem.facts, plan, fit_intercept=fit_intercept, penalty=penalty, models=len(targets))
-    models, plans = follow(links, ask)
-    guarantee = spent(plans, plan, delta, source_for(seed).describe())
-    return Trained(models, guarantee, passes=sum(one.steps for one in plans))
+    models, passed = follow(links, ask)
+    guarantee = spent(passed, plan, delta, source.describe())
+    return Trained(models, guarantee, passes=sum(link.plan.steps for link in passed))
 
 
 def _priced(operator: Operator, facts: Facts, mu: float, adjacency: Adjacency, steps: int = 1) -> Plan:
