@@ -230,7 +230,7 @@ def test_an_own_schedule_runs_and_has_the_guarantee_of_whoever_takes_part(method
     assert stated.mu == pytest.approx(everyone.guarantee(1e-6, view=stated.view).mu)
     assert "who takes part is drawn without a look at the data" in stated.assumptions
     assert plan.guarantee(1e-6, view="final").mu == stated.mu
-    with pytest.raises(ValueError, match="EveryOther, which cannot be saved"):
+    with pytest.raises(ValueError, match="EveryOther, which runs and cannot be written to JSON"):
         plan.to_json()
 
 
