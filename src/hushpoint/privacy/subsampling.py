@@ -31,7 +31,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 from scipy import special
@@ -46,15 +46,13 @@ from hushpoint._checks import (
 )
 from hushpoint._types import Array
 from hushpoint.certificates import ADJACENCIES
-from hushpoint.privacy.gaussian import gdp_delta, gdp_epsilon, gdp_mu, rdp_epsilon, round_up
+from hushpoint.privacy.gaussian import gdp_epsilon, gdp_mu, rdp_epsilon, round_up
 from hushpoint.privacy.privacy_loss import (
     ACCURACY,
     ROUGH,
     Profile,
     antipodal_profile,
-    composed_delta,
     composed_epsilon,
-    grid_width,
     remove_profile,
     two_way_profile,
 )
@@ -153,35 +151,6 @@ def _poisson_epsilon(
     return min(unsampled, epsilon)
 
 
-def poisson_delta(
-    noise_multiplier: float,
-    sample_prob: float,
-    steps: int,
-    epsilon: float,
-    adjacency: Adjacency = "zero-out",
-) -> float:
-    """Delta at epsilon of Gaussian sums over secret Poisson samples; the setting is `poisson_epsilon`'s.
-
-    Rounded up, to what an epsilon about 1e-4 of itself smaller would need.
-
-    Parameters
-    ----------
-    noise_multiplier, sample_prob, steps, adjacency
-        As for `poisson_epsilon`.
-    epsilon : float
-        At least 0.
-    """
-    _check_step(noise_multiplier, sample_prob, steps)
-    _check_adjacency(adjacency)
-    require(0 <= epsilon < math.inf, "epsilon", epsilon, "Pass a finite number of at least 0.")
-    unsampled = gdp_delta(round_up(_shift(adjacency) * math.sqrt(steps) / noise_multiplier), epsilon)
-    if sample_prob == 1:
-        return unsampled
-    profiles = _poisson_profiles(noise_multiplier, sample_prob, adjacency)
-    sampled = max(composed_delta(profile, int(steps), epsilon) for profile in profiles)
-    return min(unsampled, sampled, _ever_sampled(sample_prob, steps))
-
-
 def poisson_noise(
     epsilon: float,
     delta: float,
@@ -256,51 +225,6 @@ def _solve_multiplier(
             break
         at = following
     return math.exp(high), slope
-
-
-def poisson_pld(
-    noise_multiplier: float,
-    sample_prob: float,
-    steps: int,
-    *,
-    adjacency: Adjacency = "zero-out",
-    delta: float = 1e-6,
-    target_epsilon: float | None = None,
-) -> Any:
-    """The privacy-loss distribution as an object of dp-accounting, to compose with mechanisms of its own.
-
-    dp-accounting's own discretisation and composition of the same pairs. Its Fourier transform is not tilted:
-    its rounding is relative to 1, so that at a delta below 1e-10 its epsilon may come out too small (by 1% at
-    1e-12 and ten thousand steps). Use `poisson_epsilon` for the numbers of a guarantee.
-
-    Parameters
-    ----------
-    noise_multiplier, sample_prob, steps, adjacency
-        As for `poisson_epsilon`.
-    delta, target_epsilon : float
-        Where the distribution will be read; the grid is scaled to them. Without ``target_epsilon`` it is
-        `poisson_epsilon` at this delta.
-    """
-    _check_step(noise_multiplier, sample_prob, steps)
-    _check_delta(delta)
-    _check_adjacency(adjacency)
-    from dp_accounting import NeighboringRelation  # slow to import, and rarely needed
-    from dp_accounting.pld import privacy_loss_distribution
-
-    epsilon = target_epsilon
-    if epsilon is None:
-        epsilon = poisson_epsilon(noise_multiplier, sample_prob, steps, delta, adjacency)
-    require(0 < epsilon < math.inf, "target_epsilon", epsilon, "Pass the epsilon, above 0, to be read off.")
-    tilt = 2 * math.log(1 / delta) / epsilon  # about the best one for a Gaussian loss
-    relations = {"zero-out": "ADD_OR_REMOVE_ONE", "replace-one": "REPLACE_ONE"}
-    step = privacy_loss_distribution.from_gaussian_mechanism(
-        noise_multiplier,
-        sampling_prob=sample_prob,
-        neighboring_relation=NeighboringRelation[relations[adjacency]],
-        value_discretization_interval=grid_width(int(steps), tilt, epsilon, ACCURACY),
-        pessimistic_estimate=True,
-    )
-    return step.self_compose(int(steps))
 
 
 # --- Renyi divergences beside it
