@@ -71,11 +71,7 @@ def _check_weights(item_weights: Sequence[float], items: int) -> None:
 
 
 def inexact_shift(
-    shift: float,
-    relaxation: float,
-    tolerance: float,
-    items: int = 1,
-    item_weights: Sequence[float] | None = None,
+    shift: float, relaxation: float, tolerance: float, items: int = 1, item_weights: Sequence[float] | None = None
 ) -> float:
     """Shift of one step of the whole state when every prox is solved to a certified tolerance.
 

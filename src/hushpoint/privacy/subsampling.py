@@ -36,14 +36,7 @@ from typing import Literal
 import numpy as np
 from scipy import special
 
-from hushpoint._checks import (
-    require,
-    require_choice,
-    require_count,
-    require_fraction,
-    require_inside,
-    require_positive,
-)
+from hushpoint._checks import require, require_choice, require_count, require_fraction, require_inside, require_positive
 from hushpoint._types import Array
 from hushpoint.certificates import ADJACENCIES
 from hushpoint.privacy.gaussian import gdp_epsilon, gdp_mu, rdp_epsilon, round_up
@@ -106,11 +99,7 @@ def _poisson_profiles(noise_multiplier: float, sample_prob: float, adjacency: Ad
 
 
 def poisson_epsilon(
-    noise_multiplier: float,
-    sample_prob: float,
-    steps: int,
-    delta: float,
-    adjacency: Adjacency = "zero-out",
+    noise_multiplier: float, sample_prob: float, steps: int, delta: float, adjacency: Adjacency = "zero-out"
 ) -> float:
     """Epsilon at delta of Gaussian sums over secret Poisson samples, released one after the other.
 
@@ -152,11 +141,7 @@ def _poisson_epsilon(
 
 
 def poisson_noise(
-    epsilon: float,
-    delta: float,
-    sample_prob: float,
-    steps: int,
-    adjacency: Adjacency = "zero-out",
+    epsilon: float, delta: float, sample_prob: float, steps: int, adjacency: Adjacency = "zero-out"
 ) -> float:
     """Noise multiplier that spends a budget on Gaussian sums over secret Poisson samples.
 
@@ -353,12 +338,7 @@ def _fixed_size_log_moment(noise: float, part: float, alpha: float) -> float | N
 
 
 def fixed_size_epsilon(
-    noise_multiplier: float,
-    sample_size: int,
-    items: int,
-    steps: int,
-    delta: float,
-    method: FixedSizeMethod = "renyi",
+    noise_multiplier: float, sample_size: int, items: int, steps: int, delta: float, method: FixedSizeMethod = "renyi"
 ) -> float:
     """Epsilon at delta of Gaussian sums over secret samples of a fixed size; the setting is `fixed_size_rdp`'s.
 
