@@ -53,9 +53,6 @@ from hushpoint.privacy.privacy_loss import (
 Adjacency = Literal["zero-out", "replace-one"]
 FixedSizeMethod = Literal["renyi", "profile"]
 
-BASIS: dict[Adjacency, Literal["proved", "published"]] = {"zero-out": "proved", "replace-one": "proved"}
-"""How each Poisson bound is known; the proof is this module's description."""
-
 _LARGEST_ORDER = 1e4  # Renyi orders above it are charged as if unsampled
 
 
@@ -75,10 +72,6 @@ def _check_sampling(sample_prob: float, steps: int) -> None:
 
 def _check_delta(delta: float) -> None:
     require_inside("delta", delta, remedy="Pass a probability between 0 and 1, for example 1e-6.")
-
-
-def _check_adjacency(adjacency: str) -> None:
-    require_choice("adjacency", adjacency, ADJACENCIES)
 
 
 def _shift(adjacency: Adjacency) -> int:
@@ -122,7 +115,7 @@ def poisson_epsilon(
     """
     _check_step(noise_multiplier, sample_prob, steps)
     _check_delta(delta)
-    _check_adjacency(adjacency)
+    require_choice("adjacency", adjacency, ADJACENCIES)
     return _poisson_epsilon(noise_multiplier, sample_prob, int(steps), delta, adjacency, ACCURACY)
 
 
@@ -158,7 +151,7 @@ def poisson_noise(
     require(0 < epsilon < math.inf, "epsilon", epsilon, "Pass a positive number, for example 1.0.")
     _check_delta(delta)
     _check_sampling(sample_prob, steps)
-    _check_adjacency(adjacency)
+    require_choice("adjacency", adjacency, ADJACENCIES)
     shift, total = _shift(adjacency), gdp_mu(epsilon, delta)
     if sample_prob == 1:
         multiplier = shift * math.sqrt(steps) / total
