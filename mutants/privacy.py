@@ -112,8 +112,8 @@ BUGS = [
     _accounting(
         name="capped-walk-contracts",
         file=f"{_HERE}/network.py",
-        old="if hops is None or contributions < hops:",
-        new="if hops is None:",
+        old="if contributions < hops:",
+        new="if contributions < 0:",
         why="a user at its cap only adds noise, which hides less than a contracting hop",
     ),
     _accounting(

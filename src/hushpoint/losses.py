@@ -29,7 +29,7 @@ from typing import Any, ClassVar, Literal
 import numpy as np
 from scipy.special import expit, logit
 
-from hushpoint._checks import require_nonnegative, require_positive
+from hushpoint._checks import require_inside, require_nonnegative, require_positive
 from hushpoint._codes import LOGISTIC, RAMP, SQUARED, LossCode
 from hushpoint._named import Named
 from hushpoint._types import Array
@@ -162,16 +162,10 @@ class Squared(Loss):
     """Least squares: ``(t - b)^2 / 2``. Its derivative is unbounded: private only when truncated."""
 
     name: ClassVar[str] = "squared"
+    smoothness: ClassVar[float] = 1.0
+    strong_convexity: ClassVar[float] = 1.0
     code = (SQUARED, 0.0, 0.0, 0.0)
     is_quadratic = True
-
-    @property
-    def smoothness(self) -> float:
-        return 1.0
-
-    @property
-    def strong_convexity(self) -> float:
-        return 1.0
 
     def value(self, t: Array, b: Array) -> Array:
         return 0.5 * np.square(np.subtract(t, b))
@@ -196,20 +190,11 @@ class Logistic(Loss):
     """Logistic loss ``log(1 + exp(-b t))`` for ``b`` in {-1, +1}; its prox takes about five Newton steps."""
 
     name: ClassVar[str] = "logistic"
+    lipschitz: ClassVar[float] = 1.0
+    smoothness: ClassVar[float] = 0.25
+    labels: ClassVar[Labels] = "two-class"
     code = (LOGISTIC, 0.0, 0.0, 0.0)
     logistic_weights: ClassVar = {-1.0: 1.0, 1.0: 1.0}
-
-    @property
-    def lipschitz(self) -> float:
-        return 1.0
-
-    @property
-    def smoothness(self) -> float:
-        return 0.25
-
-    @property
-    def labels(self) -> Labels:
-        return "two-class"
 
     def value(self, t: Array, b: Array) -> Array:
         return np.logaddexp(0.0, -np.multiply(b, t))
@@ -325,18 +310,12 @@ class SmoothedHinge(_Ramp):
     width: float = 0.5
 
     name: ClassVar[str] = "smoothed_hinge"
+    lipschitz: ClassVar[float] = 1.0
+    labels: ClassVar[Labels] = "two-class"
     code = _Ramp._ramp_code
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "width", require_positive("width", self.width))
-
-    @property
-    def lipschitz(self) -> float:
-        return 1.0
-
-    @property
-    def labels(self) -> Labels:
-        return "two-class"
 
     def _ramp(self, b: Array) -> tuple[float, Array | float, Array | float]:
         # b t - 1 = b (t - b) since b^2 = 1, so the hinge point is t = b for both classes.
@@ -348,11 +327,8 @@ class Absolute(_Ramp):
     """Absolute loss ``|t - b|``."""
 
     name: ClassVar[str] = "absolute"
+    lipschitz: ClassVar[float] = 1.0
     code = _Ramp._ramp_code
-
-    @property
-    def lipschitz(self) -> float:
-        return 1.0
 
     def _ramp(self, b: Array) -> tuple[float, Array | float, Array | float]:
         return 0.0, -1.0, 1.0
@@ -374,10 +350,7 @@ class Quantile(_Ramp):
 
     def __post_init__(self) -> None:
         remedy = "Pass a number strictly between 0 and 1, for example level=0.5."
-        level = require_positive("level", self.level, remedy=remedy)
-        if level >= 1:
-            raise ValueError(f"level is {self.level!r}. {remedy}")
-        object.__setattr__(self, "level", level)
+        object.__setattr__(self, "level", require_inside("level", self.level, remedy=remedy))
         object.__setattr__(self, "smoothing", require_nonnegative("smoothing", self.smoothing))
 
     @property
@@ -485,6 +458,7 @@ class ClassWeighted(Loss):
     positive: float
 
     name: ClassVar[str] = "class-weighted"
+    labels: ClassVar[Labels] = "two-class"
 
     def __post_init__(self) -> None:
         if self.base.labels != "two-class":
@@ -503,10 +477,6 @@ class ClassWeighted(Loss):
     @property
     def strong_convexity(self) -> float:
         return self.base.strong_convexity * min(self.negative, self.positive)
-
-    @property
-    def labels(self) -> Labels:
-        return "two-class"
 
     @property
     def logistic_weights(self) -> dict[float, float] | None:

@@ -12,14 +12,7 @@ from typing import Any, Literal, ParamSpec
 import numpy as np
 from numpy.typing import ArrayLike
 
-from hushpoint._checks import (
-    require_choice,
-    require_count,
-    require_flag,
-    require_nonnegative,
-    require_positive,
-    shown,
-)
+from hushpoint._checks import require_choice, require_count, require_flag, require_nonnegative, require_positive, shown
 from hushpoint.noise import Noise, Place
 from hushpoint.operators.admm import GeneralADMM
 from hushpoint.operators.averaging import LocalSteps
@@ -192,8 +185,6 @@ def dp_sgd(
         Return the mean model of this last fraction of the steps.
     """
     facts = problem.facts
-    if sample_size is not None and sample_prob != 1.0:
-        raise ValueError(f"sample_size is {sample_size} and sample_prob is {sample_prob}. Pass one of them.")
     schedule = _sampled(facts.items, sample_size, sample_prob)
     sampled = _expected_sample(schedule)
     largest, ratio = _steps_as_relaxation(step_size, steps)
@@ -376,9 +367,7 @@ def federated_admm(
     """
     require_choice("noise", noise, ("clients", "sum"))
     facts = problem.facts
-    if sample_size is not None and sample_prob is not None:
-        raise ValueError(f"sample_size is {sample_size} and sample_prob is {sample_prob}. Pass one of them.")
-    schedule = _sampled(facts.items, sample_size, 1.0 if sample_prob is None else sample_prob, participation_cap)
+    schedule = _sampled(facts.items, sample_size, sample_prob, participation_cap, unsaid=None)
     if noise == "sum" and clip_residual is None:
         raise ValueError("noise is 'sum' and clip_residual is None. Pass clip_residual=C, which bounds each message.")
     rest, ridge = _split_ridge(facts, ridge_in_loss)
@@ -449,8 +438,6 @@ def anchored_admm(
     gamma, relaxation, tolerance, tail_average
         As in ``centralized_admm``.
     """
-    if sample_size is not None and sample_prob != 1.0:
-        raise ValueError(f"sample_size is {sample_size} and sample_prob is {sample_prob}. Pass one of them.")
     schedule = _sampled(problem.items, sample_size, sample_prob)
     operator = AnchoredADMM(problem.facts, gamma, problem.regularizer, 0.0, radius, tolerance)
     return _Parts(operator, schedule, "release", rounds, relaxation, tail_average)
@@ -492,8 +479,6 @@ def dp_fedavg(
     tail_average : float, optional
         Return the mean model of this last fraction of the rounds.
     """
-    if sample_size is not None and sample_prob != 1.0:
-        raise ValueError(f"sample_size is {sample_size} and sample_prob is {sample_prob}. Pass one of them.")
     schedule = _sampled(problem.items, sample_size, sample_prob)
     sampled = _expected_sample(schedule)
     operator = LocalSteps(problem.facts, local_steps, local_step_size, clip_update, sampled, server_step)
@@ -534,11 +519,16 @@ def _split_ridge(facts: Facts, ridge_in_loss: bool) -> tuple[Regularizer, float]
     return facts.regularizer.quadratic() if ridge_in_loss else (facts.regularizer, 0.0)
 
 
-def _sampled(items: int, sample_size: int | None, sample_prob: float, cap: int | None = None) -> Schedule:
-    if sample_size is not None:
-        return FixedSample(items, sample_size, cap=cap)
-    schedule = PoissonSample(items, sample_prob, cap=cap)
-    return EveryBlock(items, cap=cap) if sample_prob == 1 else schedule
+def _sampled(
+    items: int, size: int | None, prob: float | None, cap: int | None = None, *, unsaid: float | None = 1.0
+) -> Schedule:
+    """Who takes part; a probability that is ``unsaid`` is one that the caller did not give."""
+    if size is not None:
+        if prob != unsaid:
+            raise ValueError(f"sample_size is {size} and sample_prob is {prob}. Pass one of them.")
+        return FixedSample(items, size, cap=cap)
+    schedule = PoissonSample(items, 1.0 if prob is None else prob, cap=cap)
+    return EveryBlock(items, cap=cap) if schedule.prob == 1 else schedule
 
 
 def _expected_sample(schedule: Schedule) -> float:

@@ -26,6 +26,8 @@ from hushpoint._codes import PenaltyCode
 from hushpoint._named import Named
 from hushpoint._types import Array, Indices
 
+Values = Array | float
+
 _INSIDE = 1e-12  # relative slack with which a constraint counts as met: a projection rounds
 
 
@@ -63,7 +65,7 @@ class Regularizer(Named):
         """Return ``r(z)``, over the last axis; infinity outside a constraint."""
 
     @abstractmethod
-    def prox(self, v: Array, step: Array | float) -> Array:
+    def prox(self, v: Array, step: Values) -> Array:
         """Return ``argmin_z r(z) + |z - v|^2 / (2 step)``, over the last axis.
 
         Parameters
@@ -74,9 +76,7 @@ class Regularizer(Named):
             Positive. An array holds one step per coordinate and needs a separable regulariser.
         """
 
-    def prox_coordinate(
-        self, v: Array | float, step: Array | float, index: Indices | int, size: int | None = None
-    ) -> Array:
+    def prox_coordinate(self, v: Values, step: Values, index: Indices | int, size: int | None = None) -> Array:
         """Return the prox of some coordinates only, for a separable regulariser.
 
         Override it where the coordinates are not all treated alike.
@@ -110,9 +110,7 @@ class Regularizer(Named):
 
 
 class _Separable(Regularizer):
-    @property
-    def separable(self) -> bool:
-        return True
+    separable: ClassVar[bool] = True
 
 
 @dataclass(frozen=True)
@@ -120,16 +118,13 @@ class Zero(_Separable):
     """No regularisation: ``r = 0``."""
 
     name: ClassVar[str] = "zero"
+    smoothness: ClassVar[float] = 0.0
     code = (0.0, 0.0, False)
-
-    @property
-    def smoothness(self) -> float:
-        return 0.0
 
     def value(self, z: Array) -> Array:
         return np.zeros(np.shape(z)[:-1])
 
-    def prox(self, v: Array, step: Array | float) -> Array:
+    def prox(self, v: Array, step: Values) -> Array:
         _checked_step(step)
         return np.array(v, dtype=np.float64)
 
@@ -156,7 +151,7 @@ class L1(_Separable):
     def value(self, z: Array) -> Array:
         return self.strength * _total(np.abs(z))
 
-    def prox(self, v: Array, step: Array | float) -> Array:
+    def prox(self, v: Array, step: Values) -> Array:
         threshold = self.strength * _checked_step(step)
         return v - np.clip(v, -threshold, threshold)
 
@@ -187,7 +182,7 @@ class L2(_Separable):
     def value(self, z: Array) -> Array:
         return (0.5 * self.strength) * _total(np.square(z))
 
-    def prox(self, v: Array, step: Array | float) -> Array:
+    def prox(self, v: Array, step: Values) -> Array:
         return v / (1.0 + self.strength * _checked_step(step))
 
     def quadratic(self) -> tuple[Regularizer, float]:
@@ -230,12 +225,10 @@ class ElasticNet(_Separable):
         l1, l2 = _fitting("l1", self._l1, z), _fitting("l2", self._l2, z)
         return _weighted(l1, np.abs(z)) + _weighted(0.5 * l2, np.square(z))
 
-    def prox(self, v: Array, step: Array | float) -> Array:
+    def prox(self, v: Array, step: Values) -> Array:
         return _shrunk(v, _checked_step(step), _fitting("l1", self._l1, v), _fitting("l2", self._l2, v))
 
-    def prox_coordinate(
-        self, v: Array | float, step: Array | float, index: Indices | int, size: int | None = None
-    ) -> Array:
+    def prox_coordinate(self, v: Values, step: Values, index: Indices | int, size: int | None = None) -> Array:
         if self._l1.ndim or self._l2.ndim:
             v, index = _matched(v, index)
         return _shrunk(v, _checked_step(step), _entries(self._l1, index), _entries(self._l2, index))
@@ -291,7 +284,7 @@ class GroupL1(Regularizer):
     def value(self, z: Array) -> Array:
         return self.strength * _total(np.sqrt(self._sizes) * self._lengths(np.asarray(z, dtype=np.float64)))
 
-    def prox(self, v: Array, step: Array | float) -> Array:
+    def prox(self, v: Array, step: Values) -> Array:
         z = np.array(v, dtype=np.float64)
         threshold = self.strength * _one_step(self, step) * np.sqrt(self._sizes)
         lengths = self._lengths(z)
@@ -350,13 +343,11 @@ class Box(_Separable):
         below, above = z < low - _INSIDE * (1.0 + np.abs(low)), z > high + _INSIDE * (1.0 + np.abs(high))
         return np.where(np.any(below | above, axis=-1), np.inf, 0.0)
 
-    def prox(self, v: Array, step: Array | float) -> Array:
+    def prox(self, v: Array, step: Values) -> Array:
         _checked_step(step)
         return np.clip(v, _fitting("low", self._low, v), _fitting("high", self._high, v))
 
-    def prox_coordinate(
-        self, v: Array | float, step: Array | float, index: Indices | int, size: int | None = None
-    ) -> Array:
+    def prox_coordinate(self, v: Values, step: Values, index: Indices | int, size: int | None = None) -> Array:
         _checked_step(step)
         v, index = _matched(v, index)
         return np.clip(v, _entries(self._low, index), _entries(self._high, index))
@@ -384,7 +375,7 @@ class Ball(Regularizer):
     def value(self, z: Array) -> Array:
         return np.where(np.linalg.norm(z, axis=-1) > self.radius * (1.0 + _INSIDE), np.inf, 0.0)
 
-    def prox(self, v: Array, step: Array | float) -> Array:
+    def prox(self, v: Array, step: Values) -> Array:
         _one_step(self, step)
         length = np.linalg.norm(v, axis=-1, keepdims=True)
         return np.asarray(v * (self.radius / np.maximum(length, self.radius)))
@@ -421,14 +412,12 @@ class Ridged(Regularizer):
     def value(self, z: Array) -> Array:
         return self.base.value(z) + (0.5 * self.strength) * _total(np.square(z))
 
-    def prox(self, v: Array, step: Array | float) -> Array:
+    def prox(self, v: Array, step: Values) -> Array:
         step = _checked_step(step)
         shrink = 1.0 / (1.0 + self.strength * step)
         return self.base.prox(shrink * v, shrink * step)
 
-    def prox_coordinate(
-        self, v: Array | float, step: Array | float, index: Indices | int, size: int | None = None
-    ) -> Array:
+    def prox_coordinate(self, v: Values, step: Values, index: Indices | int, size: int | None = None) -> Array:
         step = _checked_step(step)
         shrink = 1.0 / (1.0 + self.strength * step)
         return self.base.prox_coordinate(shrink * v, shrink * step, index, size)
@@ -439,7 +428,7 @@ class Ridged(Regularizer):
 
 
 @dataclass(frozen=True)
-class Boxed(Regularizer):
+class Boxed(_Separable):
     """A separable regulariser within a box.
 
     Promises: the prox is the clipped prox of ``base``, exact because a convex function of one coordinate is
@@ -465,19 +454,13 @@ class Boxed(Regularizer):
     def strong_convexity(self) -> float:
         return self.base.strong_convexity
 
-    @property
-    def separable(self) -> bool:
-        return True
-
     def value(self, z: Array) -> Array:
         return self.base.value(z) + self.box.value(z)
 
-    def prox(self, v: Array, step: Array | float) -> Array:
+    def prox(self, v: Array, step: Values) -> Array:
         return self.box.prox(self.base.prox(v, step), step)
 
-    def prox_coordinate(
-        self, v: Array | float, step: Array | float, index: Indices | int, size: int | None = None
-    ) -> Array:
+    def prox_coordinate(self, v: Values, step: Values, index: Indices | int, size: int | None = None) -> Array:
         return self.box.prox_coordinate(self.base.prox_coordinate(v, step, index, size), step, index, size)
 
     def quadratic(self) -> tuple[Regularizer, float]:
@@ -512,7 +495,7 @@ class WithoutIntercept(Regularizer):
     def value(self, z: Array) -> Array:
         return self.base.value(z[..., :-1])
 
-    def prox(self, v: Array, step: Array | float) -> Array:
+    def prox(self, v: Array, step: Values) -> Array:
         z = np.array(v, dtype=np.float64)
         step = _checked_step(step)
         if step.ndim:
@@ -520,9 +503,7 @@ class WithoutIntercept(Regularizer):
         z[..., :-1] = self.base.prox(z[..., :-1], step)
         return z
 
-    def prox_coordinate(
-        self, v: Array | float, step: Array | float, index: Indices | int, size: int | None = None
-    ) -> Array:
+    def prox_coordinate(self, v: Values, step: Values, index: Indices | int, size: int | None = None) -> Array:
         if size is None:
             raise ValueError("size is not given. Pass the length of the model: it tells which index is the intercept.")
         v, index = _matched(v, index)
@@ -598,7 +579,7 @@ def _weighted(strength: Array, values: Array) -> Array:
     return np.asarray(values @ strength) if strength.ndim else strength * _total(values)
 
 
-def _shrunk(v: Array | float, step: Array, l1: Array, l2: Array) -> Array:
+def _shrunk(v: Values, step: Array, l1: Array, l2: Array) -> Array:
     """The prox of ``l1 |z| + l2/2 z^2``, coordinate by coordinate."""
     threshold = l1 * step
     return (v - np.clip(v, -threshold, threshold)) / (1.0 + l2 * step)
@@ -621,7 +602,7 @@ def _entries(numbers: Array, index: Indices | int) -> Array:
         raise ValueError("index has an entry outside the model. Pass indices of its coordinates.") from None
 
 
-def _checked_step(step: Array | float) -> Array:
+def _checked_step(step: Values) -> Array:
     step = np.asarray(step, dtype=np.float64)
     if not np.all((step > 0) & (step < np.inf)):
         got = f"an array of shape {step.shape} with an entry that is not" if step.ndim else f"{float(step)!r}"
@@ -629,7 +610,7 @@ def _checked_step(step: Array | float) -> Array:
     return step
 
 
-def _one_step(regularizer: Regularizer, step: Array | float) -> float:
+def _one_step(regularizer: Regularizer, step: Values) -> float:
     """Return the step as a number; with a step per coordinate a non-separable prox is another problem."""
     step = _checked_step(step)
     if step.ndim:
@@ -640,7 +621,7 @@ def _one_step(regularizer: Regularizer, step: Array | float) -> float:
     return float(step)
 
 
-def _matched(v: Array | float, index: Indices | int) -> tuple[Array, Indices]:
+def _matched(v: Values, index: Indices | int) -> tuple[Array, Indices]:
     """Return the values and one index for each."""
     v, index = np.asarray(v, dtype=np.float64), np.asarray(index)
     if index.shape != v.shape and index.ndim:

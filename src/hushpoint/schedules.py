@@ -192,12 +192,8 @@ class FixedSample(Schedule):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        require_count(
-            "sample_size",
-            self.size,
-            most=self.blocks,
-            remedy=f"Pass a whole number from 1 to the number of items, {self.blocks}.",
-        )
+        remedy = f"Pass a whole number from 1 to the number of items, {self.blocks}."
+        require_count("sample_size", self.size, most=self.blocks, remedy=remedy)
 
     def draw(self, step: int, source: Source, position: int) -> Indices:
         if self.size == self.blocks:

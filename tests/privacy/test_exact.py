@@ -450,15 +450,12 @@ def test_walk_bound_covers_the_average_over_paths(
     if graph == "complete":
         law = network.meeting_times_complete(items, 64)
     else:
-        matrix = np.zeros((items, items))
-        for user, others in enumerate(graph):
-            matrix[user, others] = 1 / len(others)
-        law = network.meeting_times_graph(matrix, 0, 1, 64)
+        law = network.meeting_times(network.neighbour_walk(graph), [0], (1,), 64)
     losses_of_paths = [exact_mu(plan, problem, 0, path=path, **where) for path in paths]  # type: ignore[arg-type]
     for alpha in (1.1, 2.0, 5.0, 20.0):
         exponents = [alpha * (alpha - 1) / 2 * mu**2 for mu in losses_of_paths]
         exact = (np.logaddexp.reduce(exponents) - math.log(len(paths))) / (alpha - 1)
-        bound = network.walk_rdp(alpha, hops, ratio, law, lipschitz=rate, published_model=published)
+        bound = network.SeenWalk(hops, ratio, law, lipschitz=rate, published_model=published).rdp(alpha)
         assert exact <= bound * SLACK
     if published:
         claim = plan.guarantee(1e-3, view="network", item=0, observers=[1])

@@ -38,6 +38,7 @@ if TYPE_CHECKING:
 
 
 _METHODS = ("federated_admm", "anchored_admm", "dp_fedavg", "dp_sgd")
+_WAITS = ("round_timeout", "resend_after", "start_timeout")
 _ADDRESS = "127.0.0.1:9092"
 
 
@@ -352,17 +353,7 @@ class Federation:
     def server(self) -> dict[str, Any]:
         """``server.toml``."""
         settings = _settings(self.folder / "server.toml")
-        known = (
-            "address",
-            "quorum",
-            "round_timeout",
-            "resend_after",
-            "start_timeout",
-            "retries",
-            "validation",
-            "delta",
-            "plugins",
-        )
+        known = ("address", "quorum", *_WAITS, "retries", "validation", "delta", "plugins")
         _only(settings, "server.toml", known)
         return settings
 
@@ -378,9 +369,9 @@ class Federation:
         """How long the server waits."""
         from hushpoint.federated.flower import Pace
 
-        names = ("round_timeout", "resend_after", "start_timeout")
-        given = {name: require_positive(name, value) for name, value in self.server().items() if name in names}
-        retries = self.server().get("retries", Pace.retries)
+        settings = self.server()
+        given = {name: require_positive(name, value) for name, value in settings.items() if name in _WAITS}
+        retries = settings.get("retries", Pace.retries)
         return Pace(**given, retries=require_count("retries", retries, least=0))
 
     def server_options(self) -> dict[str, Any]:

@@ -108,10 +108,7 @@ class SiteStore:
         store.directory.mkdir(parents=True, exist_ok=True)
         if store._ledger.exists():
             store._ledger.replace(store._ledger.with_name(f"ledger.lost.{_now().replace(':', '')}.jsonl"))
-        for name in (
-            "state.npz",
-            "messages.jsonl",
-        ):  # the server has a copy of the block; the new ledger knows no rounds
+        for name in ("state.npz", "messages.jsonl"):  # the server has the block too; the new ledger knows no rounds
             if (store.directory / name).exists():
                 (store.directory / name).replace(store.directory / f"{name}.lost.{_now().replace(':', '')}")
         return cls.create(directory, participations)

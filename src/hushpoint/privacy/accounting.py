@@ -288,7 +288,7 @@ def _obstacle(plan: Plan) -> str:
 
 def _poisson(question: Question) -> Spend:
     """A secret Poisson sample of bounded messages, summed and noised: the privacy-loss distribution."""
-    from hushpoint.privacy.subsampling import BASIS, poisson_epsilon, poisson_noise
+    from hushpoint.privacy.subsampling import poisson_epsilon, poisson_noise
 
     plan, schedule, steps = question.plan, question.plan.schedule, question.steps
     if not question.item_level or schedule.cap is not None:
@@ -304,7 +304,6 @@ def _poisson(question: Question) -> Spend:
         question.certificate.theorem.section,
         _named(question, "iterates", because),
         "iterates",
-        basis=BASIS[adjacency],
         calibrated=lambda epsilon, delta: bound * poisson_noise(epsilon, delta, prob, steps, adjacency),
     )
 

@@ -112,12 +112,7 @@ class _System:
         self.seen_response: list[Array] = []
 
     def run(
-        self,
-        source: Source,
-        path: Sequence[int] | None,
-        view: View,
-        observers: tuple[int, ...],
-        published_model: bool,
+        self, source: Source, path: Sequence[int] | None, view: View, observers: tuple[int, ...], published_model: bool
     ) -> None:
         """Go through all steps and collect what the viewer sees."""
         plan, position = self.plan, -1

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 
 from hushpoint._checks import require
 from hushpoint.privacy.gaussian import round_up
@@ -61,30 +60,12 @@ def last_iterate_mu(shift_over_noise: float, lipschitz: float, steps: int) -> fl
     return round_up(shift_over_noise * math.sqrt(_amplification(lipschitz, steps)))
 
 
-def _check_weights(item_weights: Sequence[float], items: int) -> None:
-    remedy = f"Pass one weight for each of the {items} items."
-    require(len(item_weights) == items, "len(item_weights)", len(item_weights), remedy)
-    for index, weight in enumerate(item_weights):
-        require(weight > 0, f"item_weights[{index}]", weight, "Pass positive weights that sum to 1.")
-    total = math.fsum(item_weights)
-    require(abs(total - 1) <= 1e-9, "sum(item_weights)", total, "Divide the weights by their sum.")
-
-
-def inexact_shift(
-    shift: float,
-    relaxation: float,
-    tolerance: float,
-    items: int = 1,
-    item_weights: Sequence[float] | None = None,
-) -> float:
+def inexact_shift(shift: float, relaxation: float, tolerance: float, items: int = 1) -> float:
     """Shift of one step of the whole state when every prox is solved to a certified tolerance.
 
     ``sqrt((Delta + 4 lambda tol)^2 + (n-1) (4 lambda tol)^2)``: the changed item's block moves by Delta and
     by its solver's error, every other block by its solver's error, on both data sets. One item (or the
-    whole-data prox of general ADMM): ``Delta + 4 lambda tol``. With weights the consensus map is
-    non-expansive in the norm ``sum n w_i |u_i|^2``, each block's term is multiplied by ``sqrt(n w_i)``, and
-    the changed item is taken to be the heaviest; the noise must then have standard deviation ``sigma/sqrt(n
-    w_i)`` in block i.
+    whole-data prox of general ADMM): ``Delta + 4 lambda tol``. For items of equal weights.
 
     Parameters
     ----------
@@ -96,17 +77,10 @@ def inexact_shift(
         Certified distance to the exact prox, fixed and public before the run, at least 0.
     items : int
         n, the number of blocks.
-    item_weights : sequence of float, optional
-        Positive weights that sum to 1; equal when left out.
     """
     require(shift >= 0, "shift", shift, "Pass the shift under an exact prox, a number of at least 0.")
     require(0 < relaxation <= 1, "relaxation", relaxation, "Pass a number in (0, 1], for example 0.5.")
     require(tolerance >= 0, "tolerance", tolerance, "Pass the certified prox error, a number of at least 0.")
     require(items >= 1 and float(items).is_integer(), "items", items, "Pass a whole number of at least 1.")
     error = 4 * relaxation * tolerance
-    changed, total = 1.0, float(items)
-    if item_weights is not None:
-        _check_weights(item_weights, items)
-        changed, total = items * max(item_weights), items * math.fsum(item_weights)
-    others = math.sqrt(max(0.0, total - changed)) * error
-    return round_up(math.hypot(math.sqrt(changed) * (shift + error), others), 2e-15)
+    return round_up(math.hypot(shift + error, math.sqrt(items - 1) * error), 2e-15)

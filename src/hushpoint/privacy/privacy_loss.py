@@ -312,25 +312,7 @@ def _compose(step: _Step, steps: int, tilt: float, log_delta: float) -> _Compose
     )
 
 
-def _renyi_epsilon(steps: int, delta: float) -> Callable[[float, float], float]:
-    """Epsilon at delta of a log moment at a tilt (the Renyi order less one): what the best tilt minimises."""
-
-    def objective(tilt: float, log_moment: float) -> float:
-        return (steps * log_moment - math.log(delta) - math.log1p(tilt)) / tilt - math.log1p(1 / tilt)
-
-    return objective
-
-
-def _chernoff_log_delta(steps: int, epsilon: float) -> Callable[[float, float], float]:
-    """Log delta at epsilon of a log moment at a tilt."""
-
-    def objective(tilt: float, log_moment: float) -> float:
-        return steps * log_moment - tilt * epsilon - math.log1p(tilt) - tilt * math.log1p(1 / tilt)
-
-    return objective
-
-
-def grid_width(steps: int, tilt: float, epsilon: float, accuracy: float) -> float:
+def _grid_width(steps: int, tilt: float, epsilon: float, accuracy: float) -> float:
     """The width at which the chords cost at most this part of epsilon.
 
     Splitting a loss between grid points a width apart multiplies ``E exp(tilt * loss)`` by at most about
@@ -363,49 +345,21 @@ def composed_epsilon(
     low, high = profile.span(_SLACK * delta / steps, 1e-14 / steps)
     if (high - low) / _FEW_CELLS > _WIDEST:
         return math.inf  # with next to no noise; the bound without amplification, which callers have, is as good
-    objective = _renyi_epsilon(steps, delta)
+
+    def renyi_epsilon(tilt: float, log_moment: float) -> float:  # the tilt is the Renyi order less one
+        return (steps * log_moment - math.log(delta) - math.log1p(tilt)) / tilt - math.log1p(1 / tilt)
+
     step = _discretise(profile, (high - low) / _FEW_CELLS, low, high)
     result, tilt = round_up(steps * profile.ceiling), None
     for _ in range(5):
-        tilt = _best_tilt(step, objective, tilt)
-        near = max(objective(tilt, step.log_moment(tilt)), 0.0)
+        tilt = _best_tilt(step, renyi_epsilon, tilt)
+        near = max(renyi_epsilon(tilt, step.log_moment(tilt)), 0.0)
         result = min(result, _compose(step, steps, tilt, math.log(delta)).epsilon(delta, near))
         scale = max(result, 0.1 / tilt)  # below that a relative error of epsilon means nothing
-        width = grid_width(steps, tilt, scale, accuracy)
+        width = _grid_width(steps, tilt, scale, accuracy)
         if step.width <= 1.1 * width or result <= enough:
             break
-        step = _refine(profile, step, steps, tilt, width, low, high)
-    return result
-
-
-def _refine(profile: Profile, step: _Step, steps: int, tilt: float, width: float, low: float, high: float) -> _Step:
-    """The step on a finer grid that begins where losses stop mattering under the tilt."""
-    low = max(low, (step.log_moment(tilt) + math.log(_SLACK / steps)) / tilt)
-    return _discretise(profile, max(width, (high - low) / _MOST_CELLS), low, high)
-
-
-def composed_delta(profile: Profile, steps: int, epsilon: float) -> float:
-    """Delta at epsilon of ``steps`` adaptive repetitions of a step with this profile, rounded up."""
-    if steps == 1:
-        return min(1.0, (1 + _SLACK) * profile.delta(epsilon))
-    if epsilon >= round_up(steps * profile.ceiling):
-        return 0.0
-    objective = _chernoff_log_delta(steps, epsilon)
-    result, log_guess = 1.0, math.log(1e-12)
-    for _ in range(6):
-        low, high = profile.span(_SLACK * math.exp(log_guess) / steps, 1e-14 / steps)
-        if (high - low) / _FEW_CELLS > _WIDEST:
-            break
-        step = _discretise(profile, (high - low) / _FEW_CELLS, low, high)
-        tilt = _best_tilt(step, objective)
-        for _ in range(2):  # the coarse grid may misjudge the tilt
-            tilt = _best_tilt(step, objective, tilt)
-            width = grid_width(steps, tilt, max(epsilon, 0.1 / tilt), ACCURACY)
-            if step.width > width:
-                step = _refine(profile, step, steps, tilt, width, low, high)
-        result = min(result, _compose(step, steps, tilt, log_guess).delta(epsilon))
-        if result > 0.5 * math.exp(log_guess) or log_guess < -680:
-            break
-        # what was cut off may be most of it: cut off less
-        log_guess = max(min(objective(tilt, step.log_moment(tilt)), 2 * log_guess), -690.0)
+        # a finer grid, which begins where losses stop mattering under the tilt
+        start = max(low, (step.log_moment(tilt) + math.log(_SLACK / steps)) / tilt)
+        step = _discretise(profile, max(width, (high - start) / _MOST_CELLS), start, high)
     return result

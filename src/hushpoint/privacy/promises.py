@@ -6,6 +6,7 @@ A promise that is broken here is false. One that holds here is not proved: that 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -98,28 +99,19 @@ class _Pair:
         def messages(data: Any, chosen: Any) -> Array:
             return operator.local(data, chosen, blocks[chosen], z, self.relaxation, None)[1]
 
+        same = partial(np.allclose, rtol=1e-9, atol=1e-12)
         sent = messages(self.data, some)
-        alone = np.vstack([messages(self.data, some[k : k + 1]) for k in range(len(some))])
-        if not np.allclose(sent, alone, rtol=1e-9, atol=1e-12):
+        if not same(sent, np.vstack([messages(self.data, some[k : k + 1]) for k in range(len(some))])):
             yield "the message of an item depends on who else is in the sample"
-        if len(others) and not np.allclose(
-            messages(self.data, others), messages(self.other, others), rtol=1e-9, atol=1e-12
-        ):
+        if len(others) and not same(messages(self.data, others), messages(self.other, others)):
             yield "the messages of other items depend on the item's data"
         counted = np.ones(len(everyone)) if operator.multiplicity is None else operator.multiplicity
         bound = self.certificate.sensitivity.get(("user", "zero-out"), np.inf)
         longest = np.linalg.norm(counted[some, None] * sent, axis=1)
         if np.any(longest > np.broadcast_to(bound, len(everyone))[some] * _SLACK):
             yield "a message is longer in the sum than the zero-out sensitivity"
-        total = operator.move(
-            self.data,
-            some,
-            blocks[some],
-            z,
-            self.relaxation,
-            None,
-            None if operator.multiplicity is None else counted[some],
-        )[1]
+        each = None if operator.multiplicity is None else counted[some]
+        total = operator.move(self.data, some, blocks[some], z, self.relaxation, None, each)[1]
         if not np.allclose(total, counted[some] @ sent, rtol=1e-9, atol=1e-9):
             yield "what is noised is not the sum of the messages"
         combined = [operator.combine(shared, total, chosen, self.relaxation) for chosen in (some, some[:1], None)]

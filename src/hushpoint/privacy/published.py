@@ -25,14 +25,7 @@ def centralized_admm_rdp(
 
 
 def federated_central_rdp(
-    *,
-    alpha: float,
-    steps: int,
-    loss_lipschitz: float,
-    gamma: float,
-    noise_std: float,
-    items: int,
-    sample_size: int,
+    *, alpha: float, steps: int, loss_lipschitz: float, gamma: float, noise_std: float, items: int, sample_size: int
 ) -> float:
     """Federated ADMM against the public as printed: ``16 alpha K L^2 gamma^2 / (sigma^2 n^2)``.
 

@@ -100,18 +100,6 @@ class RunCount:
             return np.minimum(1.0, depth / self.parameter)
         return np.minimum(1.0, np.expm1(depth / self.power) / (1 / self.parameter - 1))
 
-    def pmf(self, count: int) -> float:
-        """``P(K = count)``."""
-        if self.one_run or count < 1:
-            return float(count == 1)
-        if self.distribution == "poisson":
-            log_term = count * math.log(self.parameter) - math.lgamma(count + 1) - self.parameter
-            return math.exp(log_term) / -math.expm1(-self.parameter)
-        term = (1 - self.parameter) ** count
-        if self.distribution == "geometric":
-            return self.parameter * term / (1 - self.parameter)
-        return term / (count * self.log_inverse)
-
     def chance_of_trying(self, fraction: float) -> float:
         """Probability ``1 - f(1 - fraction)`` that some run uses one of the best ``fraction`` of the candidates."""
         require(0 <= fraction <= 1, "fraction", fraction, "Pass a part of the candidates, from 0 to 1.")
@@ -206,26 +194,6 @@ def _best_delta(mu: float, epsilon: float, law: RunCount) -> float:
         return gdp_delta(mu, epsilon)
     total = math.fsum(part * _delta(mu, epsilon - shift) for shift, part in zip(shifts, parts, strict=True) if part > 0)
     return min(1.0, law.mean * total * (1 + 1e-10) + math.nextafter(0.0, 1.0))
-
-
-def selection_delta(
-    mu: float, epsilon: float, mean_candidates: float, distribution: Distribution = "geometric"
-) -> float:
-    """A delta for which the best of a random number of mu-GDP runs is (epsilon, delta)-DP, rounded up.
-
-    Parameters
-    ----------
-    mu : float
-        What one run spends, its score included; see `selection_epsilon` for the rest.
-    epsilon : float
-    mean_candidates : float
-    distribution : {"geometric", "logarithmic", "poisson"}
-    """
-    law = run_count(mean_candidates, distribution)
-    if mu == 0 or math.isinf(mu) or math.isinf(epsilon):
-        return gdp_delta(mu, epsilon)
-    gdp_delta(mu, epsilon)  # checks both
-    return _best_delta(float(mu), float(epsilon), law)
 
 
 def selection_epsilon(

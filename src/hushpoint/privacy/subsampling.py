@@ -31,39 +31,27 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 from scipy import special
 
-from hushpoint._checks import (
-    require,
-    require_choice,
-    require_count,
-    require_fraction,
-    require_inside,
-    require_positive,
-)
+from hushpoint._checks import require, require_choice, require_count, require_fraction, require_inside, require_positive
 from hushpoint._types import Array
 from hushpoint.certificates import ADJACENCIES
-from hushpoint.privacy.gaussian import gdp_delta, gdp_epsilon, gdp_mu, rdp_epsilon, round_up
+from hushpoint.privacy.gaussian import gdp_epsilon, gdp_mu, rdp_epsilon, round_up
 from hushpoint.privacy.privacy_loss import (
     ACCURACY,
     ROUGH,
     Profile,
     antipodal_profile,
-    composed_delta,
     composed_epsilon,
-    grid_width,
     remove_profile,
     two_way_profile,
 )
 
 Adjacency = Literal["zero-out", "replace-one"]
 FixedSizeMethod = Literal["renyi", "profile"]
-
-BASIS: dict[Adjacency, Literal["proved", "published"]] = {"zero-out": "proved", "replace-one": "proved"}
-"""How each Poisson bound is known; the proof is this module's description."""
 
 _LARGEST_ORDER = 1e4  # Renyi orders above it are charged as if unsampled
 
@@ -86,10 +74,6 @@ def _check_delta(delta: float) -> None:
     require_inside("delta", delta, remedy="Pass a probability between 0 and 1, for example 1e-6.")
 
 
-def _check_adjacency(adjacency: str) -> None:
-    require_choice("adjacency", adjacency, ADJACENCIES)
-
-
 def _shift(adjacency: Adjacency) -> int:
     """How far one item can move the sum when it is sampled, in units of the bound."""
     return 1 if adjacency == "zero-out" else 2
@@ -108,11 +92,7 @@ def _poisson_profiles(noise_multiplier: float, sample_prob: float, adjacency: Ad
 
 
 def poisson_epsilon(
-    noise_multiplier: float,
-    sample_prob: float,
-    steps: int,
-    delta: float,
-    adjacency: Adjacency = "zero-out",
+    noise_multiplier: float, sample_prob: float, steps: int, delta: float, adjacency: Adjacency = "zero-out"
 ) -> float:
     """Epsilon at delta of Gaussian sums over secret Poisson samples, released one after the other.
 
@@ -135,7 +115,7 @@ def poisson_epsilon(
     """
     _check_step(noise_multiplier, sample_prob, steps)
     _check_delta(delta)
-    _check_adjacency(adjacency)
+    require_choice("adjacency", adjacency, ADJACENCIES)
     return _poisson_epsilon(noise_multiplier, sample_prob, int(steps), delta, adjacency, ACCURACY)
 
 
@@ -153,41 +133,8 @@ def _poisson_epsilon(
     return min(unsampled, epsilon)
 
 
-def poisson_delta(
-    noise_multiplier: float,
-    sample_prob: float,
-    steps: int,
-    epsilon: float,
-    adjacency: Adjacency = "zero-out",
-) -> float:
-    """Delta at epsilon of Gaussian sums over secret Poisson samples; the setting is `poisson_epsilon`'s.
-
-    Rounded up, to what an epsilon about 1e-4 of itself smaller would need.
-
-    Parameters
-    ----------
-    noise_multiplier, sample_prob, steps, adjacency
-        As for `poisson_epsilon`.
-    epsilon : float
-        At least 0.
-    """
-    _check_step(noise_multiplier, sample_prob, steps)
-    _check_adjacency(adjacency)
-    require(0 <= epsilon < math.inf, "epsilon", epsilon, "Pass a finite number of at least 0.")
-    unsampled = gdp_delta(round_up(_shift(adjacency) * math.sqrt(steps) / noise_multiplier), epsilon)
-    if sample_prob == 1:
-        return unsampled
-    profiles = _poisson_profiles(noise_multiplier, sample_prob, adjacency)
-    sampled = max(composed_delta(profile, int(steps), epsilon) for profile in profiles)
-    return min(unsampled, sampled, _ever_sampled(sample_prob, steps))
-
-
 def poisson_noise(
-    epsilon: float,
-    delta: float,
-    sample_prob: float,
-    steps: int,
-    adjacency: Adjacency = "zero-out",
+    epsilon: float, delta: float, sample_prob: float, steps: int, adjacency: Adjacency = "zero-out"
 ) -> float:
     """Noise multiplier that spends a budget on Gaussian sums over secret Poisson samples.
 
@@ -204,7 +151,7 @@ def poisson_noise(
     require(0 < epsilon < math.inf, "epsilon", epsilon, "Pass a positive number, for example 1.0.")
     _check_delta(delta)
     _check_sampling(sample_prob, steps)
-    _check_adjacency(adjacency)
+    require_choice("adjacency", adjacency, ADJACENCIES)
     shift, total = _shift(adjacency), gdp_mu(epsilon, delta)
     if sample_prob == 1:
         multiplier = shift * math.sqrt(steps) / total
@@ -256,51 +203,6 @@ def _solve_multiplier(
             break
         at = following
     return math.exp(high), slope
-
-
-def poisson_pld(
-    noise_multiplier: float,
-    sample_prob: float,
-    steps: int,
-    *,
-    adjacency: Adjacency = "zero-out",
-    delta: float = 1e-6,
-    target_epsilon: float | None = None,
-) -> Any:
-    """The privacy-loss distribution as an object of dp-accounting, to compose with mechanisms of its own.
-
-    dp-accounting's own discretisation and composition of the same pairs. Its Fourier transform is not tilted:
-    its rounding is relative to 1, so that at a delta below 1e-10 its epsilon may come out too small (by 1% at
-    1e-12 and ten thousand steps). Use `poisson_epsilon` for the numbers of a guarantee.
-
-    Parameters
-    ----------
-    noise_multiplier, sample_prob, steps, adjacency
-        As for `poisson_epsilon`.
-    delta, target_epsilon : float
-        Where the distribution will be read; the grid is scaled to them. Without ``target_epsilon`` it is
-        `poisson_epsilon` at this delta.
-    """
-    _check_step(noise_multiplier, sample_prob, steps)
-    _check_delta(delta)
-    _check_adjacency(adjacency)
-    from dp_accounting import NeighboringRelation  # slow to import, and rarely needed
-    from dp_accounting.pld import privacy_loss_distribution
-
-    epsilon = target_epsilon
-    if epsilon is None:
-        epsilon = poisson_epsilon(noise_multiplier, sample_prob, steps, delta, adjacency)
-    require(0 < epsilon < math.inf, "target_epsilon", epsilon, "Pass the epsilon, above 0, to be read off.")
-    tilt = 2 * math.log(1 / delta) / epsilon  # about the best one for a Gaussian loss
-    relations = {"zero-out": "ADD_OR_REMOVE_ONE", "replace-one": "REPLACE_ONE"}
-    step = privacy_loss_distribution.from_gaussian_mechanism(
-        noise_multiplier,
-        sampling_prob=sample_prob,
-        neighboring_relation=NeighboringRelation[relations[adjacency]],
-        value_discretization_interval=grid_width(int(steps), tilt, epsilon, ACCURACY),
-        pessimistic_estimate=True,
-    )
-    return step.self_compose(int(steps))
 
 
 # --- Renyi divergences beside it
@@ -429,12 +331,7 @@ def _fixed_size_log_moment(noise: float, part: float, alpha: float) -> float | N
 
 
 def fixed_size_epsilon(
-    noise_multiplier: float,
-    sample_size: int,
-    items: int,
-    steps: int,
-    delta: float,
-    method: FixedSizeMethod = "renyi",
+    noise_multiplier: float, sample_size: int, items: int, steps: int, delta: float, method: FixedSizeMethod = "renyi"
 ) -> float:
     """Epsilon at delta of Gaussian sums over secret samples of a fixed size; the setting is `fixed_size_rdp`'s.
 
