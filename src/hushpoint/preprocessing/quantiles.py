@@ -84,11 +84,7 @@ def sensitivity(quantiles: Sequence[float], adjacency: str) -> float:
 
 
 def search(
-    columns: Sequence[_Shares],
-    quantiles: Sequence[float],
-    grids: Sequence[_Grid],
-    std: float,
-    source: Source,
+    columns: Sequence[_Shares], quantiles: Sequence[float], grids: Sequence[_Grid], std: float, source: Source
 ) -> tuple[list[tuple[float, float]], Array]:
     """The grid cell each search ends in, and everything that was released on the way, one row a round."""
     rounds = grids[0].rounds
