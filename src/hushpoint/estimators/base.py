@@ -37,7 +37,10 @@ _SPARSE_ENOUGH = 0.2  # share of nonzero entries below which products with a CSR
 
 
 class PrivateLinear(TellsOfRefits, BaseEstimator):
-    """A linear model with declared facts and a budget."""
+    """A linear model with declared facts and a budget.
+
+    The estimators are dataclasses: scikit-learn reads their parameters off the signature that this writes.
+    """
 
     epsilon: float
     delta: float | None

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any, Literal, Self
 
 import numpy as np
@@ -137,6 +137,7 @@ class _PrivateClassifier(ClassifierMixin, PrivateLinear):
         raise NotImplementedError
 
 
+@dataclass(eq=False, repr=False)
 class PrivateLogisticRegression(_PrivateClassifier):
     """Logistic regression with an (epsilon, delta) guarantee and nothing to tune.
 
@@ -184,33 +185,18 @@ class PrivateLogisticRegression(_PrivateClassifier):
         Noisy steps, and passes over the data.
     """
 
-    def __init__(
-        self,
-        epsilon: float = 1.0,
-        delta: float | None = None,
-        row_norm: float | None = None,
-        penalty: PenaltyName | None = "l2",
-        alpha: float | Literal["auto"] = "auto",
-        l1_ratio: float = 0.5,
-        fit_intercept: bool = True,
-        adjacency: Adjacency = "replace-one",
-        class_weight: dict[Any, float] | None = None,
-        random_state: Any = None,
-        progress: bool = False,
-        classes: Any = None,
-    ) -> None:
-        self.epsilon = epsilon
-        self.delta = delta
-        self.row_norm = row_norm
-        self.penalty = penalty
-        self.alpha = alpha
-        self.l1_ratio = l1_ratio
-        self.fit_intercept = fit_intercept
-        self.adjacency = adjacency
-        self.class_weight = class_weight
-        self.random_state = random_state
-        self.progress = progress
-        self.classes = classes
+    epsilon: float = 1.0
+    delta: float | None = None
+    row_norm: float | None = None
+    penalty: PenaltyName | None = "l2"
+    alpha: float | Literal["auto"] = "auto"
+    l1_ratio: float = 0.5
+    fit_intercept: bool = True
+    adjacency: Adjacency = "replace-one"
+    class_weight: dict[Any, float] | None = None
+    random_state: Any = None
+    progress: bool = False
+    classes: Any = None
 
     def predict_proba(self, X: Any) -> Array:
         """Probability of each class, a column each; with several classes the models' answers, made to sum to 1."""
@@ -245,6 +231,7 @@ class PrivateLogisticRegression(_PrivateClassifier):
         return models
 
 
+@dataclass(eq=False, repr=False)
 class PrivateLinearSVC(_PrivateClassifier):
     """Linear support vector machine (smoothed hinge loss) with an (epsilon, delta) guarantee and nothing to tune.
 
@@ -256,35 +243,19 @@ class PrivateLinearSVC(_PrivateClassifier):
         Length of margin over which the hinge is rounded off.
     """
 
-    def __init__(
-        self,
-        epsilon: float = 1.0,
-        delta: float | None = None,
-        row_norm: float | None = None,
-        penalty: PenaltyName | None = "l2",
-        alpha: float | Literal["auto"] = "auto",
-        l1_ratio: float = 0.5,
-        width: float = 1.0,
-        fit_intercept: bool = True,
-        adjacency: Adjacency = "replace-one",
-        class_weight: dict[Any, float] | None = None,
-        random_state: Any = None,
-        progress: bool = False,
-        classes: Any = None,
-    ) -> None:
-        self.epsilon = epsilon
-        self.delta = delta
-        self.row_norm = row_norm
-        self.penalty = penalty
-        self.alpha = alpha
-        self.l1_ratio = l1_ratio
-        self.width = width
-        self.fit_intercept = fit_intercept
-        self.adjacency = adjacency
-        self.class_weight = class_weight
-        self.random_state = random_state
-        self.progress = progress
-        self.classes = classes
+    epsilon: float = 1.0
+    delta: float | None = None
+    row_norm: float | None = None
+    penalty: PenaltyName | None = "l2"
+    alpha: float | Literal["auto"] = "auto"
+    l1_ratio: float = 0.5
+    width: float = 1.0
+    fit_intercept: bool = True
+    adjacency: Adjacency = "replace-one"
+    class_weight: dict[Any, float] | None = None
+    random_state: Any = None
+    progress: bool = False
+    classes: Any = None
 
     def _base_loss(self) -> Loss:
         return SmoothedHinge(self.width)

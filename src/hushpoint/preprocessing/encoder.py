@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any, Literal
 
 import numpy as np
@@ -22,6 +23,7 @@ from hushpoint.schema import ONLY_IF_PUBLIC, Boolean, Category, Column, Number, 
 Codes = Indices
 
 
+@dataclass(eq=False, repr=False)
 class TableEncoder(TransformerMixin, BaseEstimator):
     """Encode a table as its schema declares: learns nothing, costs no privacy.
 
@@ -53,21 +55,10 @@ class TableEncoder(TransformerMixin, BaseEstimator):
         that are longer are scaled down in training.
     """
 
-    row_norm_: float
-    typical_row_norm_: float
-    schema_: Schema
-
-    def __init__(
-        self,
-        schema: Schema | Mapping[str, Any] | None = None,
-        scale: Literal["columns", "unit"] = "columns",
-        row_norm: float | None = None,
-        sparse_output: bool = False,
-    ) -> None:
-        self.schema = schema
-        self.scale = scale
-        self.row_norm = row_norm
-        self.sparse_output = sparse_output
+    schema: Schema | Mapping[str, Any] | None = None
+    scale: Literal["columns", "unit"] = "columns"
+    row_norm: float | None = None
+    sparse_output: bool = False
 
     @silent_about("X")
     def fit(self, X: Any = None, y: Any = None) -> TableEncoder:
