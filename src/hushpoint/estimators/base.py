@@ -100,10 +100,17 @@ class PrivateLinear(TellsOfRefits, BaseEstimator):
         return trained.models
 
     def _fit_without_noise(self, problem: Problem, targets: list[Array]) -> Array:
-        alpha = nonprivate.default_alpha(problem, self.penalty) if self.alpha == "auto" else float(self.alpha)
-        models, steps = nonprivate.solve(problem, targets, self.penalty, alpha, self.l1_ratio, self.fit_intercept)
+        models, steps = nonprivate.solve(problem, targets, *self._strength(problem), self.fit_intercept)
         self._set_unprotected(problem, steps)
         return models
+
+    def _strength(self, problem: Problem) -> tuple[float, float]:
+        """Of the penalty without privacy: alpha, and the share of L1 in it."""
+        alpha = nonprivate.default_alpha(problem, self.penalty) if self.alpha == "auto" else float(self.alpha)
+        return (0.0, 0.0) if self.penalty is None else (alpha, self._l1_share())
+
+    def _l1_share(self) -> float:
+        return {None: 0.0, "l2": 0.0, "l1": 1.0, "elasticnet": self.l1_ratio}[self.penalty]
 
     def _set_unprotected(self, problem: Problem, steps: int) -> None:
         unit, delta = problem.facts.unit, 1.0 if self.delta is None else self.delta
@@ -156,7 +163,7 @@ class PrivateLinear(TellsOfRefits, BaseEstimator):
         """The penalty of a private fit. Without a number for alpha, stopping early takes the place of a ridge."""
         if self.penalty is None:
             return Penalty()
-        share = {"l2": 0.0, "l1": 1.0, "elasticnet": self.l1_ratio}[self.penalty]
+        share = self._l1_share()
         if self.alpha == "auto":
             return Penalty(automatic=share > 0)
         return Penalty(l1=float(self.alpha) * share, l2=float(self.alpha) * (1 - share))

@@ -8,7 +8,7 @@ from typing import Any, Literal, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from scipy.special import expit, softmax
+from scipy.special import softmax
 from sklearn.base import ClassifierMixin
 
 from hushpoint._checks import require_positive, shown
@@ -18,7 +18,7 @@ from hushpoint.estimators import nonprivate
 from hushpoint.estimators.base import PrivateLinear, order_of_rows, split_models
 from hushpoint.estimators.nonprivate import PenaltyName
 from hushpoint.estimators.training import Penalty
-from hushpoint.labels import READ_FROM_LABELS, class_set, signs
+from hushpoint.labels import READ_FROM_LABELS, class_set, probabilities, signs
 from hushpoint.losses import ClassWeighted, Logistic, Loss, SmoothedHinge
 from hushpoint.privacy.guarantee import Adjacency
 from hushpoint.problem import Problem
@@ -134,7 +134,12 @@ class _PrivateClassifier(ClassifierMixin, PrivateLinear):
         return False
 
     def _fit_multinomial(self, X: Any, y: NDArray[Any], groups: ArrayLike | None) -> Array:
-        raise NotImplementedError
+        problem = Problem(X, signs(y, y[0]), "logistic", row_norm=self.row_norm, groups=groups)
+        labels = y[order_of_rows(problem, groups)]
+        models, steps = nonprivate.multinomial(problem, labels, *self._strength(problem), self.fit_intercept)
+        self._softmax = True
+        self._set_unprotected(problem, steps)
+        return models
 
 
 @dataclass(eq=False, repr=False)
@@ -200,14 +205,8 @@ class PrivateLogisticRegression(_PrivateClassifier):
 
     def predict_proba(self, X: Any) -> Array:
         """Probability of each class, a column each; with several classes the models' answers, made to sum to 1."""
-        scores = self._scores(X)
-        if len(self.classes_) == 2:
-            upper = expit(scores[:, 0])
-            return np.column_stack([1 - upper, upper])
-        if self._softmax:
-            return np.asarray(softmax(scores, axis=1))
-        each = np.maximum(expit(scores), np.finfo(np.float64).tiny)
-        return np.asarray(each / each.sum(axis=1, keepdims=True))
+        scores = self.decision_function(X)
+        return np.asarray(softmax(scores, axis=1)) if self._softmax else probabilities(scores)
 
     def predict_log_proba(self, X: Any) -> Array:
         """Logarithm of ``predict_proba``."""
@@ -218,17 +217,6 @@ class PrivateLogisticRegression(_PrivateClassifier):
 
     def _multinomial(self) -> bool:
         return self.class_weight is None
-
-    def _fit_multinomial(self, X: Any, y: NDArray[Any], groups: ArrayLike | None) -> Array:
-        problem = Problem(X, signs(y, y[0]), "logistic", row_norm=self.row_norm, groups=groups)
-        order = order_of_rows(problem, groups)
-        alpha = nonprivate.default_alpha(problem, self.penalty) if self.alpha == "auto" else float(self.alpha)
-        models, steps = nonprivate.multinomial(
-            problem, y[order], self.penalty, alpha, self.l1_ratio, self.fit_intercept
-        )
-        self._softmax = True
-        self._set_unprotected(problem, steps)
-        return models
 
 
 @dataclass(eq=False, repr=False)

@@ -293,25 +293,17 @@ class PrivateSelect(TellsOfRefits, MetaEstimatorMixin, BaseEstimator):
     def _guarantee(
         self, one_run: Guarantee, delta: float, distribution: Distribution, mu: float, source: Source
     ) -> Guarantee:
-        scored = "scores on public rows" if self.public_validation is not None else "noisy scores on held-out rows"
-        return Guarantee(
-            selection_epsilon(mu, delta, self.mean_candidates, distribution),
-            delta,
-            None,
-            one_run.unit,
-            one_run.adjacency,
-            one_run.view,
-            "proved",
-            f"{one_run.section}, then docs/selection.md",
-            (
-                *one_run.assumptions,
-                f"the best of a secret number of runs ({distribution}, {float(self.mean_candidates):g} expected)",
-                scored,
-                "nothing known of the other runs nor of how many there were",
-                *self._public_classes(),
-            ),
-            source=source.describe(),
+        assumptions = (
+            *one_run.assumptions,
+            f"the best of a secret number of runs ({distribution}, {float(self.mean_candidates):g} expected)",
+            "noisy scores on held-out rows" if self.public_validation is None else "scores on public rows",
+            "nothing known of the other runs nor of how many there were",
+            *self._public_classes(),
         )
+        epsilon = selection_epsilon(mu, delta, self.mean_candidates, distribution)
+        whom = one_run.unit, one_run.adjacency, one_run.view
+        section = f"{one_run.section}, then docs/selection.md"
+        return Guarantee(epsilon, delta, None, *whom, "proved", section, assumptions, source=source.describe())
 
     def _public_classes(self) -> tuple[str, ...]:
         read = is_classifier(self.estimator) and self.estimator.get_params()["classes"] is None
