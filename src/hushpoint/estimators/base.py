@@ -74,14 +74,10 @@ class PrivateLinear(TellsOfRefits, BaseEstimator):
         delta = float(self.delta)  # type: ignore[arg-type]
         if not self._one_of_several:
             warn_of_large_delta(delta, facts.items, facts.unit, stacklevel=4)
+        budget = Budget(self.epsilon, delta, adjacency=self.adjacency)
+        named = self.penalty if penalty.l1 or penalty.l2 or penalty.automatic else None
         plan = plan_parameters(
-            facts.items,
-            facts.features,
-            Budget(self.epsilon, delta),
-            loss=loss,
-            penalty=self.penalty if penalty.l1 or penalty.l2 or penalty.automatic else None,
-            fit_intercept=self.fit_intercept,
-            adjacency=self.adjacency,
+            facts.items, facts.features, budget, loss=loss, penalty=named, fit_intercept=self.fit_intercept
         )
         trained = train(
             problem,

@@ -15,12 +15,10 @@ from sklearn.utils.validation import check_is_fitted
 from hushpoint import cells
 from hushpoint._checks import require_choice, require_flag, require_kind, require_positive
 from hushpoint._silence import silent_about
-from hushpoint._types import Array, Indices
+from hushpoint._types import Array
 from hushpoint.preprocessing.onehot import indicators
 from hushpoint.preprocessing.scaling import scaled
 from hushpoint.schema import ONLY_IF_PUBLIC, Boolean, Category, Column, Number, Schema
-
-Codes = Indices
 
 
 @dataclass(eq=False, repr=False)
@@ -130,11 +128,15 @@ def _names(name: str, column: Column) -> list[str]:
     return [*known, f"{name} (missing)"] if getattr(column, "missing", "") == "indicator" else known
 
 
-def _encoded(name: str, column: Column, given: NDArray[Any], tokens: tuple[str, ...]) -> tuple[Codes, Array]:
+def _encoded(name: str, column: Column, given: NDArray[Any], tokens: tuple[str, ...]) -> tuple[cells.Codes, Array]:
     """Where in the column's block each row has its one entry, and the entry."""
     if isinstance(column, Category):
         codes = cells.categories(given, column.values, tokens)
-        _refuse_unseen(name, column, codes)
+        if column.unseen == "error" and (codes == cells.UNSEEN).any():
+            raise ValueError(
+                f"column {name!r} has categories that are not declared. To allow them, add them to its values, or "
+                f'declare unseen = "ignore". {ONLY_IF_PUBLIC}'
+            )
         where, what, size = np.maximum(codes, 0), np.where(codes == cells.UNSEEN, 0.0, 1.0), len(column.values)
         missing = codes == cells.MISSING
     elif isinstance(column, Boolean):
@@ -160,11 +162,3 @@ def _encoded(name: str, column: Column, given: NDArray[Any], tokens: tuple[str, 
             )
         where, what = np.where(missing, size, where), np.where(missing, 1.0, what)
     return where, what
-
-
-def _refuse_unseen(name: str, column: Category, codes: Codes) -> None:
-    if column.unseen == "error" and (codes == cells.UNSEEN).any():
-        raise ValueError(
-            f"column {name!r} has categories that are not declared. To allow them, add them to its values, or declare "
-            f'unseen = "ignore". {ONLY_IF_PUBLIC}'
-        )
