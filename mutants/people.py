@@ -187,8 +187,8 @@ BUGS = [
     _select(
         name="selection-is-free",
         file=f"{_HERE}/estimators/selection.py",
-        old="selection_epsilon(mu, delta, self.mean_candidates, distribution),",
-        new="gdp_epsilon(mu, delta),",
+        old="epsilon = selection_epsilon(mu, delta, self.mean_candidates, distribution)",
+        new="epsilon = gdp_epsilon(mu, delta)",
         why="the choice among runs is not charged",
     ),
     _select(
@@ -250,8 +250,8 @@ BUGS = [
     _preprocessing(
         name="quantile-seeded-by-default",
         file=f"{_HERE}/preprocessing/quantiles.py",
-        old="rounds, source = grids[0].rounds, source_for(seed)",
-        new="rounds, source = grids[0].rounds, source_for(seed or 0)",
+        old="grids[0].rounds, source_for(terms.seed)",
+        new="grids[0].rounds, source_for(terms.seed or 0)",
         why="anyone can draw the noise again and take it away",
     ),
     _preprocessing(

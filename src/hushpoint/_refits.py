@@ -70,8 +70,12 @@ class _Refit(NamedTuple):
     frame: FrameType
 
     def is_news(self, what: str) -> bool:
-        """Whether this call has not been told yet: scikit-learn makes Python forget what was shown."""
-        return _is_news(self.frame, what)
+        """Whether this call has not been told yet, by its frame: scikit-learn makes Python forget what was shown."""
+        name = f"hushpoint told of {what}"  # no name that code can have
+        if name in self.frame.f_locals:
+            return False
+        self.frame.f_locals[name] = True
+        return True
 
 
 class TellsOfRefits:
@@ -183,15 +187,6 @@ def _refit(estimator: TellsOfRefits) -> _Refit | None:
         elif found is None:
             found = _Refit(words, False, frame)
     return found
-
-
-def _is_news(frame: FrameType, what: str) -> bool:
-    """Whether something was not yet told during the call that a frame belongs to; a name in the frame remembers it."""
-    name = f"hushpoint told of {what}"  # no name that code can have
-    if name in frame.f_locals:
-        return False
-    frame.f_locals[name] = True
-    return True
 
 
 def _steps_in_front(estimator: TellsOfRefits) -> list[str]:

@@ -8,6 +8,9 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.special import expit
+
+from hushpoint._types import Array
 
 READ_FROM_LABELS = "the set of classes was read from y and counts as public"
 
@@ -44,9 +47,18 @@ def declared_classes(declared: Any) -> NDArray[Any]:
     return np.unique(np.array(listed))
 
 
-def signs(labels: NDArray[Any], positive: Any) -> NDArray[np.float64]:
+def signs(labels: NDArray[Any], positive: Any) -> Array:
     """1 where a label is the positive class, -1 elsewhere."""
     return np.where(labels == positive, 1.0, -1.0)
+
+
+def probabilities(scores: Array) -> Array:
+    """Of two classes, or of several from each one's score against the rest, made to sum to 1."""
+    each = expit(scores)
+    if each.ndim == 1:
+        return np.column_stack([1 - each, each])
+    each = np.maximum(each, np.finfo(np.float64).tiny)
+    return np.asarray(each / each.sum(axis=1, keepdims=True))
 
 
 def has_missing(values: NDArray[Any]) -> bool:

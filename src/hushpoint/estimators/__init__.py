@@ -5,34 +5,24 @@ Attributes are loaded when first used: the planner needs no scikit-learn.
 
 from __future__ import annotations
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from hushpoint._on_demand import on_demand
 
 if TYPE_CHECKING:
     from hushpoint.estimators.classifiers import PrivateLinearSVC, PrivateLogisticRegression
     from hushpoint.estimators.regressors import PrivateHuberRegressor, PrivateLasso, PrivateLinearRegression
     from hushpoint.estimators.selection import PrivateSelect
 
-_HOMES = {
-    "PrivateHuberRegressor": "regressors",
-    "PrivateLasso": "regressors",
-    "PrivateLinearRegression": "regressors",
-    "PrivateLinearSVC": "classifiers",
-    "PrivateLogisticRegression": "classifiers",
-    "PrivateSelect": "selection",
-}
+__all__ = ["PrivateHuberRegressor", "PrivateLasso", "PrivateLinearRegression", "PrivateLinearSVC"]
+__all__ += ["PrivateLogisticRegression", "PrivateSelect"]
 
-__all__ = [
-    "PrivateHuberRegressor",
-    "PrivateLasso",
-    "PrivateLinearRegression",
-    "PrivateLinearSVC",
-    "PrivateLogisticRegression",
-    "PrivateSelect",
-]
-
-
-def __getattr__(name: str) -> Any:
-    if name in _HOMES:
-        return getattr(import_module(f"{__name__}.{_HOMES[name]}"), name)
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+__getattr__, __dir__ = on_demand(
+    __name__,
+    __all__,
+    {
+        "hushpoint.estimators.classifiers": ["PrivateLinearSVC", "PrivateLogisticRegression"],
+        "hushpoint.estimators.regressors": ["PrivateHuberRegressor", "PrivateLasso", "PrivateLinearRegression"],
+        "hushpoint.estimators.selection": ["PrivateSelect"],
+    },
+)

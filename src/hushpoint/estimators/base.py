@@ -37,7 +37,10 @@ _SPARSE_ENOUGH = 0.2  # share of nonzero entries below which products with a CSR
 
 
 class PrivateLinear(TellsOfRefits, BaseEstimator):
-    """A linear model with declared facts and a budget."""
+    """A linear model with declared facts and a budget.
+
+    The estimators are dataclasses: scikit-learn reads their parameters off the signature that this writes.
+    """
 
     epsilon: float
     delta: float | None
@@ -71,14 +74,10 @@ class PrivateLinear(TellsOfRefits, BaseEstimator):
         delta = float(self.delta)  # type: ignore[arg-type]
         if not self._one_of_several:
             warn_of_large_delta(delta, facts.items, facts.unit, stacklevel=4)
+        budget = Budget(self.epsilon, delta, adjacency=self.adjacency)
+        named = self.penalty if penalty.l1 or penalty.l2 or penalty.automatic else None
         plan = plan_parameters(
-            facts.items,
-            facts.features,
-            Budget(self.epsilon, delta),
-            loss=loss,
-            penalty=self.penalty if penalty.l1 or penalty.l2 or penalty.automatic else None,
-            fit_intercept=self.fit_intercept,
-            adjacency=self.adjacency,
+            facts.items, facts.features, budget, loss=loss, penalty=named, fit_intercept=self.fit_intercept
         )
         trained = train(
             problem,
@@ -97,10 +96,17 @@ class PrivateLinear(TellsOfRefits, BaseEstimator):
         return trained.models
 
     def _fit_without_noise(self, problem: Problem, targets: list[Array]) -> Array:
-        alpha = nonprivate.default_alpha(problem, self.penalty) if self.alpha == "auto" else float(self.alpha)
-        models, steps = nonprivate.solve(problem, targets, self.penalty, alpha, self.l1_ratio, self.fit_intercept)
+        models, steps = nonprivate.solve(problem, targets, *self._strength(problem), self.fit_intercept)
         self._set_unprotected(problem, steps)
         return models
+
+    def _strength(self, problem: Problem) -> tuple[float, float]:
+        """Of the penalty without privacy: alpha, and the share of L1 in it."""
+        alpha = nonprivate.default_alpha(problem, self.penalty) if self.alpha == "auto" else float(self.alpha)
+        return (0.0, 0.0) if self.penalty is None else (alpha, self._l1_share())
+
+    def _l1_share(self) -> float:
+        return {None: 0.0, "l2": 0.0, "l1": 1.0, "elasticnet": self.l1_ratio}[self.penalty]
 
     def _set_unprotected(self, problem: Problem, steps: int) -> None:
         unit, delta = problem.facts.unit, 1.0 if self.delta is None else self.delta
@@ -153,7 +159,7 @@ class PrivateLinear(TellsOfRefits, BaseEstimator):
         """The penalty of a private fit. Without a number for alpha, stopping early takes the place of a ridge."""
         if self.penalty is None:
             return Penalty()
-        share = {"l2": 0.0, "l1": 1.0, "elasticnet": self.l1_ratio}[self.penalty]
+        share = self._l1_share()
         if self.alpha == "auto":
             return Penalty(automatic=share > 0)
         return Penalty(l1=float(self.alpha) * share, l2=float(self.alpha) * (1 - share))

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import math
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any, Literal, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from scipy.special import expit, softmax
+from scipy.special import softmax
 from sklearn.base import ClassifierMixin
 
 from hushpoint._checks import require_positive, shown
@@ -18,7 +18,7 @@ from hushpoint.estimators import nonprivate
 from hushpoint.estimators.base import PrivateLinear, order_of_rows, split_models
 from hushpoint.estimators.nonprivate import PenaltyName
 from hushpoint.estimators.training import Penalty
-from hushpoint.labels import READ_FROM_LABELS, class_set, signs
+from hushpoint.labels import READ_FROM_LABELS, class_set, probabilities, signs
 from hushpoint.losses import ClassWeighted, Logistic, Loss, SmoothedHinge
 from hushpoint.privacy.guarantee import Adjacency
 from hushpoint.problem import Problem
@@ -134,9 +134,15 @@ class _PrivateClassifier(ClassifierMixin, PrivateLinear):
         return False
 
     def _fit_multinomial(self, X: Any, y: NDArray[Any], groups: ArrayLike | None) -> Array:
-        raise NotImplementedError
+        problem = Problem(X, signs(y, y[0]), "logistic", row_norm=self.row_norm, groups=groups)
+        labels = y[order_of_rows(problem, groups)]
+        models, steps = nonprivate.multinomial(problem, labels, *self._strength(problem), self.fit_intercept)
+        self._softmax = True
+        self._set_unprotected(problem, steps)
+        return models
 
 
+@dataclass(eq=False, repr=False)
 class PrivateLogisticRegression(_PrivateClassifier):
     """Logistic regression with an (epsilon, delta) guarantee and nothing to tune.
 
@@ -184,44 +190,23 @@ class PrivateLogisticRegression(_PrivateClassifier):
         Noisy steps, and passes over the data.
     """
 
-    def __init__(
-        self,
-        epsilon: float = 1.0,
-        delta: float | None = None,
-        row_norm: float | None = None,
-        penalty: PenaltyName | None = "l2",
-        alpha: float | Literal["auto"] = "auto",
-        l1_ratio: float = 0.5,
-        fit_intercept: bool = True,
-        adjacency: Adjacency = "replace-one",
-        class_weight: dict[Any, float] | None = None,
-        random_state: Any = None,
-        progress: bool = False,
-        classes: Any = None,
-    ) -> None:
-        self.epsilon = epsilon
-        self.delta = delta
-        self.row_norm = row_norm
-        self.penalty = penalty
-        self.alpha = alpha
-        self.l1_ratio = l1_ratio
-        self.fit_intercept = fit_intercept
-        self.adjacency = adjacency
-        self.class_weight = class_weight
-        self.random_state = random_state
-        self.progress = progress
-        self.classes = classes
+    epsilon: float = 1.0
+    delta: float | None = None
+    row_norm: float | None = None
+    penalty: PenaltyName | None = "l2"
+    alpha: float | Literal["auto"] = "auto"
+    l1_ratio: float = 0.5
+    fit_intercept: bool = True
+    adjacency: Adjacency = "replace-one"
+    class_weight: dict[Any, float] | None = None
+    random_state: Any = None
+    progress: bool = False
+    classes: Any = None
 
     def predict_proba(self, X: Any) -> Array:
         """Probability of each class, a column each; with several classes the models' answers, made to sum to 1."""
-        scores = self._scores(X)
-        if len(self.classes_) == 2:
-            upper = expit(scores[:, 0])
-            return np.column_stack([1 - upper, upper])
-        if self._softmax:
-            return np.asarray(softmax(scores, axis=1))
-        each = np.maximum(expit(scores), np.finfo(np.float64).tiny)
-        return np.asarray(each / each.sum(axis=1, keepdims=True))
+        scores = self.decision_function(X)
+        return np.asarray(softmax(scores, axis=1)) if self._softmax else probabilities(scores)
 
     def predict_log_proba(self, X: Any) -> Array:
         """Logarithm of ``predict_proba``."""
@@ -233,18 +218,8 @@ class PrivateLogisticRegression(_PrivateClassifier):
     def _multinomial(self) -> bool:
         return self.class_weight is None
 
-    def _fit_multinomial(self, X: Any, y: NDArray[Any], groups: ArrayLike | None) -> Array:
-        problem = Problem(X, signs(y, y[0]), "logistic", row_norm=self.row_norm, groups=groups)
-        order = order_of_rows(problem, groups)
-        alpha = nonprivate.default_alpha(problem, self.penalty) if self.alpha == "auto" else float(self.alpha)
-        models, steps = nonprivate.multinomial(
-            problem, y[order], self.penalty, alpha, self.l1_ratio, self.fit_intercept
-        )
-        self._softmax = True
-        self._set_unprotected(problem, steps)
-        return models
 
-
+@dataclass(eq=False, repr=False)
 class PrivateLinearSVC(_PrivateClassifier):
     """Linear support vector machine (smoothed hinge loss) with an (epsilon, delta) guarantee and nothing to tune.
 
@@ -256,35 +231,19 @@ class PrivateLinearSVC(_PrivateClassifier):
         Length of margin over which the hinge is rounded off.
     """
 
-    def __init__(
-        self,
-        epsilon: float = 1.0,
-        delta: float | None = None,
-        row_norm: float | None = None,
-        penalty: PenaltyName | None = "l2",
-        alpha: float | Literal["auto"] = "auto",
-        l1_ratio: float = 0.5,
-        width: float = 1.0,
-        fit_intercept: bool = True,
-        adjacency: Adjacency = "replace-one",
-        class_weight: dict[Any, float] | None = None,
-        random_state: Any = None,
-        progress: bool = False,
-        classes: Any = None,
-    ) -> None:
-        self.epsilon = epsilon
-        self.delta = delta
-        self.row_norm = row_norm
-        self.penalty = penalty
-        self.alpha = alpha
-        self.l1_ratio = l1_ratio
-        self.width = width
-        self.fit_intercept = fit_intercept
-        self.adjacency = adjacency
-        self.class_weight = class_weight
-        self.random_state = random_state
-        self.progress = progress
-        self.classes = classes
+    epsilon: float = 1.0
+    delta: float | None = None
+    row_norm: float | None = None
+    penalty: PenaltyName | None = "l2"
+    alpha: float | Literal["auto"] = "auto"
+    l1_ratio: float = 0.5
+    width: float = 1.0
+    fit_intercept: bool = True
+    adjacency: Adjacency = "replace-one"
+    class_weight: dict[Any, float] | None = None
+    random_state: Any = None
+    progress: bool = False
+    classes: Any = None
 
     def _base_loss(self) -> Loss:
         return SmoothedHinge(self.width)

@@ -30,44 +30,23 @@ def default_alpha(problem: Problem, penalty: PenaltyName | None) -> float:
     return 1 / len(problem.rows)
 
 
-def solve(
-    problem: Problem,
-    targets: list[Array],
-    penalty: PenaltyName | None,
-    alpha: float,
-    l1_ratio: float,
-    fit_intercept: bool,
-) -> tuple[Array, int]:
+def solve(problem: Problem, targets: list[Array], alpha: float, share: float, fit_intercept: bool) -> tuple[Array, int]:
     """Minimisers of the mean loss plus penalty, a row per vector of targets (intercept last), and the iterations."""
-    share = _l1_share(penalty, l1_ratio)
-    l1, l2 = (0.0, 0.0) if penalty is None else (alpha * share, alpha * (1 - share))
     found, steps = [], 0
     for target in targets:
-        model, count = _solve_one(problem, target, l1, l2, fit_intercept)
+        model, count = _solve_one(problem, target, alpha * share, alpha * (1 - share), fit_intercept)
         found.append(model)
         steps += count
     return np.array(found), max(steps, 1)
 
 
 def multinomial(
-    problem: Problem,
-    labels: NDArray[Any],
-    penalty: PenaltyName | None,
-    alpha: float,
-    l1_ratio: float,
-    fit_intercept: bool,
+    problem: Problem, labels: NDArray[Any], alpha: float, share: float, fit_intercept: bool
 ) -> tuple[Array, int]:
     """Scikit-learn's multinomial logistic regression, a row per class (intercept last), and the iterations."""
-    share = _l1_share(penalty, l1_ratio)
-    rows = problem.rows
-    alpha, coefficients = (alpha if penalty else 0.0), rows.store.width * len(np.unique(labels))
-    model = _logistic(len(rows), alpha, share if alpha else 0.0, fit_intercept, coefficients)
-    _fit_quietly(model, problem, labels)
-    return _stacked(model.coef_, model.intercept_, fit_intercept), int(np.max(model.n_iter_))
-
-
-def _l1_share(penalty: PenaltyName | None, l1_ratio: float) -> float:
-    return {None: 0.0, "l2": 0.0, "l1": 1.0, "elasticnet": l1_ratio}[penalty]
+    coefficients = problem.rows.store.width * len(np.unique(labels))
+    model = _logistic(len(problem.rows), alpha, share if alpha else 0.0, fit_intercept, coefficients)
+    return _fitted(model, problem, labels)
 
 
 def _solve_one(problem: Problem, target: Array, l1: float, l2: float, fit_intercept: bool) -> tuple[Array, int]:
@@ -75,16 +54,12 @@ def _solve_one(problem: Problem, target: Array, l1: float, l2: float, fit_interc
     per_class = loss.logistic_weights
     if per_class and l1 == 0 and np.ptp(target) > 0:  # scikit-learn needs a member of both classes
         model = _logistic(len(rows), l2, 0.0, fit_intercept, rows.store.width, per_class)
-        _fit_quietly(model, problem, target)
-        return _stacked(model.coef_, model.intercept_, fit_intercept)[0], int(np.max(model.n_iter_))
-    if loss.is_quadratic:
+    elif loss.is_quadratic:
         model = _least_squares(len(rows), l1, l2, fit_intercept, rows.store.sparse)
-        _fit_quietly(model, problem, target)
-        intercept = np.atleast_1d(np.asarray(model.intercept_, dtype=np.float64))
-        return _stacked(np.atleast_2d(model.coef_), intercept, fit_intercept)[0], int(
-            getattr(model, "n_iter_", None) or 1
-        )
-    return _newton(problem, target, l1, l2, fit_intercept)
+    else:
+        return _newton(problem, target, l1, l2, fit_intercept)
+    models, steps = _fitted(model, problem, target)
+    return models[0], steps
 
 
 def _logistic(
@@ -105,12 +80,16 @@ def _logistic(
     )
 
 
-def _fit_quietly(model: Any, problem: Problem, target: NDArray[Any]) -> None:
+def _fitted(model: Any, problem: Problem, target: NDArray[Any]) -> tuple[Array, int]:
     """Fit with the problem's weights. Collinear features, as in a one-hot table, are no reason to warn."""
     rows = problem.rows
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", scipy.linalg.LinAlgWarning)
         model.fit(rows.features, target, sample_weight=problem.row_weights * len(rows))
+    models, steps = np.atleast_2d(model.coef_), getattr(model, "n_iter_", None)
+    if model.fit_intercept:
+        models = np.column_stack([models, np.broadcast_to(model.intercept_, len(models))])
+    return models, 1 if steps is None else int(np.max(steps))
 
 
 def _least_squares(rows: int, l1: float, l2: float, fit_intercept: bool, sparse: bool) -> Any:
@@ -170,8 +149,3 @@ def _newton(problem: Problem, target: Array, l1: float, l2: float, fit_intercept
         coef, intercept, margins = coef + size * turn, intercept + size * lift, margins + size * change
     warnings.warn(f"Newton's method did not converge in {_NEWTON_STEPS} steps.", ConvergenceWarning, stacklevel=2)
     return np.append(coef, intercept) if fit_intercept else coef, _NEWTON_STEPS
-
-
-def _stacked(coef: Array, intercept: Array, fit_intercept: bool) -> Array:
-    coef = np.atleast_2d(coef)
-    return np.column_stack([coef, np.broadcast_to(intercept, len(coef))]) if fit_intercept else np.asarray(coef)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 from typing import Any, Literal, Self
 
 import numpy as np
@@ -91,6 +92,7 @@ class _PrivateRegressor(RegressorMixin, PrivateLinear):
         return Squared()
 
 
+@dataclass(eq=False, repr=False)
 class PrivateLinearRegression(_PrivateRegressor):
     """Linear regression with an (epsilon, delta) guarantee and nothing to tune.
 
@@ -105,33 +107,20 @@ class PrivateLinearRegression(_PrivateRegressor):
         Default None: least squares; with "l2", scikit-learn's ``Ridge(alpha=n * alpha)``.
     """
 
-    def __init__(
-        self,
-        epsilon: float = 1.0,
-        delta: float | None = None,
-        row_norm: float | None = None,
-        target_range: tuple[float, float] | None = None,
-        penalty: PenaltyName | None = None,
-        alpha: float | Literal["auto"] = "auto",
-        l1_ratio: float = 0.5,
-        fit_intercept: bool = True,
-        adjacency: Adjacency = "replace-one",
-        random_state: Any = None,
-        progress: bool = False,
-    ) -> None:
-        self.epsilon = epsilon
-        self.delta = delta
-        self.row_norm = row_norm
-        self.target_range = target_range
-        self.penalty = penalty
-        self.alpha = alpha
-        self.l1_ratio = l1_ratio
-        self.fit_intercept = fit_intercept
-        self.adjacency = adjacency
-        self.random_state = random_state
-        self.progress = progress
+    epsilon: float = 1.0
+    delta: float | None = None
+    row_norm: float | None = None
+    target_range: tuple[float, float] | None = None
+    penalty: PenaltyName | None = None
+    alpha: float | Literal["auto"] = "auto"
+    l1_ratio: float = 0.5
+    fit_intercept: bool = True
+    adjacency: Adjacency = "replace-one"
+    random_state: Any = None
+    progress: bool = False
 
 
+@dataclass(eq=False, repr=False)
 class PrivateLasso(_PrivateRegressor):
     """Lasso, or elastic net with ``l1_ratio`` below 1, with an (epsilon, delta) guarantee and nothing to tune.
 
@@ -139,29 +128,16 @@ class PrivateLasso(_PrivateRegressor):
     coefficients that cannot be told from the noise.
     """
 
-    def __init__(
-        self,
-        epsilon: float = 1.0,
-        delta: float | None = None,
-        row_norm: float | None = None,
-        target_range: tuple[float, float] | None = None,
-        alpha: float | Literal["auto"] = "auto",
-        l1_ratio: float = 1.0,
-        fit_intercept: bool = True,
-        adjacency: Adjacency = "replace-one",
-        random_state: Any = None,
-        progress: bool = False,
-    ) -> None:
-        self.epsilon = epsilon
-        self.delta = delta
-        self.row_norm = row_norm
-        self.target_range = target_range
-        self.alpha = alpha
-        self.l1_ratio = l1_ratio
-        self.fit_intercept = fit_intercept
-        self.adjacency = adjacency
-        self.random_state = random_state
-        self.progress = progress
+    epsilon: float = 1.0
+    delta: float | None = None
+    row_norm: float | None = None
+    target_range: tuple[float, float] | None = None
+    alpha: float | Literal["auto"] = "auto"
+    l1_ratio: float = 1.0
+    fit_intercept: bool = True
+    adjacency: Adjacency = "replace-one"
+    random_state: Any = None
+    progress: bool = False
 
     @property
     def penalty(self) -> PenaltyName:  # type: ignore[override]
@@ -169,6 +145,7 @@ class PrivateLasso(_PrivateRegressor):
         return "l1" if self.l1_ratio == 1 else "elasticnet" if self.l1_ratio > 0 else "l2"
 
 
+@dataclass(eq=False, repr=False)
 class PrivateHuberRegressor(_PrivateRegressor):
     """Regression with the Huber loss, with an (epsilon, delta) guarantee and nothing to tune.
 
@@ -181,33 +158,18 @@ class PrivateHuberRegressor(_PrivateRegressor):
         data, unlike scikit-learn's scale. Default: a tenth of the width of ``target_range``, 1.345 without one.
     """
 
-    def __init__(
-        self,
-        epsilon: float = 1.0,
-        delta: float | None = None,
-        row_norm: float | None = None,
-        target_range: tuple[float, float] | None = None,
-        transition: float | None = None,
-        penalty: PenaltyName | None = None,
-        alpha: float | Literal["auto"] = "auto",
-        l1_ratio: float = 0.5,
-        fit_intercept: bool = True,
-        adjacency: Adjacency = "replace-one",
-        random_state: Any = None,
-        progress: bool = False,
-    ) -> None:
-        self.epsilon = epsilon
-        self.delta = delta
-        self.row_norm = row_norm
-        self.target_range = target_range
-        self.transition = transition
-        self.penalty = penalty
-        self.alpha = alpha
-        self.l1_ratio = l1_ratio
-        self.fit_intercept = fit_intercept
-        self.adjacency = adjacency
-        self.random_state = random_state
-        self.progress = progress
+    epsilon: float = 1.0
+    delta: float | None = None
+    row_norm: float | None = None
+    target_range: tuple[float, float] | None = None
+    transition: float | None = None
+    penalty: PenaltyName | None = None
+    alpha: float | Literal["auto"] = "auto"
+    l1_ratio: float = 0.5
+    fit_intercept: bool = True
+    adjacency: Adjacency = "replace-one"
+    random_state: Any = None
+    progress: bool = False
 
     def _scaled_loss(self, half: float) -> Loss:
         if self.transition is not None:

@@ -18,10 +18,7 @@ from hushpoint.noise import Source
 
 Score = Callable[[Any, Source, int], float]
 
-_BOUNDED = {
-    "classifier": ("accuracy",),
-    "regressor": ("neg_mean_squared_error", "neg_mean_absolute_error"),
-}
+_BOUNDED = {"classifier": ("accuracy",), "regressor": ("neg_mean_squared_error", "neg_mean_absolute_error")}
 
 
 @dataclass(frozen=True)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import replace
+from dataclasses import KW_ONLY, dataclass, replace
 from typing import Any, Literal
 
 import numpy as np
@@ -46,6 +46,7 @@ def _delegated(name: str) -> Callable[[Any], bool]:
     return exists
 
 
+@dataclass(eq=False, repr=False)
 class PrivateSelect(TellsOfRefits, MetaEstimatorMixin, BaseEstimator):
     """Fit a private estimator with randomly drawn settings a random number of times, and keep the best by score.
 
@@ -101,34 +102,19 @@ class PrivateSelect(TellsOfRefits, MetaEstimatorMixin, BaseEstimator):
         The Gaussian-DP number of one run. Like ``distribution_`` it follows from the budget alone.
     """
 
-    def __init__(
-        self,
-        estimator: Any,
-        candidates: Any,
-        *,
-        epsilon: float,
-        delta: float | None = None,
-        mean_candidates: float = 10,
-        distribution: Distribution | Literal["auto"] = "auto",
-        validation: float = 0.2,
-        scoring: Any = None,
-        public_validation: Any = None,
-        adjacency: Adjacency = "replace-one",
-        random_state: int | None = None,
-        progress: bool = False,
-    ) -> None:
-        self.estimator = estimator
-        self.candidates = candidates
-        self.epsilon = epsilon
-        self.delta = delta
-        self.mean_candidates = mean_candidates
-        self.distribution = distribution
-        self.validation = validation
-        self.scoring = scoring
-        self.public_validation = public_validation
-        self.adjacency = adjacency
-        self.random_state = random_state
-        self.progress = progress
+    estimator: Any
+    candidates: Any
+    _: KW_ONLY
+    epsilon: float
+    delta: float | None = None
+    mean_candidates: float = 10
+    distribution: Distribution | Literal["auto"] = "auto"
+    validation: float = 0.2
+    scoring: Any = None
+    public_validation: Any = None
+    adjacency: Adjacency = "replace-one"
+    random_state: int | None = None
+    progress: bool = False
 
     @silent_about("X, y or groups")
     def fit(self, X: Any, y: Any, groups: ArrayLike | None = None) -> PrivateSelect:
@@ -307,25 +293,17 @@ class PrivateSelect(TellsOfRefits, MetaEstimatorMixin, BaseEstimator):
     def _guarantee(
         self, one_run: Guarantee, delta: float, distribution: Distribution, mu: float, source: Source
     ) -> Guarantee:
-        scored = "scores on public rows" if self.public_validation is not None else "noisy scores on held-out rows"
-        return Guarantee(
-            selection_epsilon(mu, delta, self.mean_candidates, distribution),
-            delta,
-            None,
-            one_run.unit,
-            one_run.adjacency,
-            one_run.view,
-            "proved",
-            f"{one_run.section}, then docs/selection.md",
-            (
-                *one_run.assumptions,
-                f"the best of a secret number of runs ({distribution}, {float(self.mean_candidates):g} expected)",
-                scored,
-                "nothing known of the other runs nor of how many there were",
-                *self._public_classes(),
-            ),
-            source=source.describe(),
+        assumptions = (
+            *one_run.assumptions,
+            f"the best of a secret number of runs ({distribution}, {float(self.mean_candidates):g} expected)",
+            "noisy scores on held-out rows" if self.public_validation is None else "scores on public rows",
+            "nothing known of the other runs nor of how many there were",
+            *self._public_classes(),
         )
+        epsilon = selection_epsilon(mu, delta, self.mean_candidates, distribution)
+        whom = one_run.unit, one_run.adjacency, one_run.view
+        section = f"{one_run.section}, then docs/selection.md"
+        return Guarantee(epsilon, delta, None, *whom, "proved", section, assumptions, source=source.describe())
 
     def _public_classes(self) -> tuple[str, ...]:
         read = is_classifier(self.estimator) and self.estimator.get_params()["classes"] is None

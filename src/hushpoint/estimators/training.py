@@ -14,13 +14,7 @@ from functools import lru_cache, partial
 import numpy as np
 
 from hushpoint._types import Array
-from hushpoint.estimators.metric import (
-    MappedRidge,
-    Metric,
-    Moments,
-    believed_square,
-    choose_metric,
-)
+from hushpoint.estimators.metric import MappedRidge, Metric, Moments, believed_square, choose_metric
 from hushpoint.estimators.planner import Parameters, clips_moved
 from hushpoint.noise import Noise, source_for
 from hushpoint.operators.base import Operator

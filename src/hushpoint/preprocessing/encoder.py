@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any, Literal
 
 import numpy as np
@@ -14,14 +15,13 @@ from sklearn.utils.validation import check_is_fitted
 from hushpoint import cells
 from hushpoint._checks import require_choice, require_flag, require_kind, require_positive
 from hushpoint._silence import silent_about
-from hushpoint._types import Array, Indices
+from hushpoint._types import Array
 from hushpoint.preprocessing.onehot import indicators
 from hushpoint.preprocessing.scaling import scaled
 from hushpoint.schema import ONLY_IF_PUBLIC, Boolean, Category, Column, Number, Schema
 
-Codes = Indices
 
-
+@dataclass(eq=False, repr=False)
 class TableEncoder(TransformerMixin, BaseEstimator):
     """Encode a table as its schema declares: learns nothing, costs no privacy.
 
@@ -53,21 +53,10 @@ class TableEncoder(TransformerMixin, BaseEstimator):
         that are longer are scaled down in training.
     """
 
-    row_norm_: float
-    typical_row_norm_: float
-    schema_: Schema
-
-    def __init__(
-        self,
-        schema: Schema | Mapping[str, Any] | None = None,
-        scale: Literal["columns", "unit"] = "columns",
-        row_norm: float | None = None,
-        sparse_output: bool = False,
-    ) -> None:
-        self.schema = schema
-        self.scale = scale
-        self.row_norm = row_norm
-        self.sparse_output = sparse_output
+    schema: Schema | Mapping[str, Any] | None = None
+    scale: Literal["columns", "unit"] = "columns"
+    row_norm: float | None = None
+    sparse_output: bool = False
 
     @silent_about("X")
     def fit(self, X: Any = None, y: Any = None) -> TableEncoder:
@@ -139,11 +128,15 @@ def _names(name: str, column: Column) -> list[str]:
     return [*known, f"{name} (missing)"] if getattr(column, "missing", "") == "indicator" else known
 
 
-def _encoded(name: str, column: Column, given: NDArray[Any], tokens: tuple[str, ...]) -> tuple[Codes, Array]:
+def _encoded(name: str, column: Column, given: NDArray[Any], tokens: tuple[str, ...]) -> tuple[cells.Codes, Array]:
     """Where in the column's block each row has its one entry, and the entry."""
     if isinstance(column, Category):
         codes = cells.categories(given, column.values, tokens)
-        _refuse_unseen(name, column, codes)
+        if column.unseen == "error" and (codes == cells.UNSEEN).any():
+            raise ValueError(
+                f"column {name!r} has categories that are not declared. To allow them, add them to its values, or "
+                f'declare unseen = "ignore". {ONLY_IF_PUBLIC}'
+            )
         where, what, size = np.maximum(codes, 0), np.where(codes == cells.UNSEEN, 0.0, 1.0), len(column.values)
         missing = codes == cells.MISSING
     elif isinstance(column, Boolean):
@@ -169,11 +162,3 @@ def _encoded(name: str, column: Column, given: NDArray[Any], tokens: tuple[str, 
             )
         where, what = np.where(missing, size, where), np.where(missing, 1.0, what)
     return where, what
-
-
-def _refuse_unseen(name: str, column: Category, codes: Codes) -> None:
-    if column.unseen == "error" and (codes == cells.UNSEEN).any():
-        raise ValueError(
-            f"column {name!r} has categories that are not declared. To allow them, add them to its values, or declare "
-            f'unseen = "ignore". {ONLY_IF_PUBLIC}'
-        )

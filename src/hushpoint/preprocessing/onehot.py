@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from itertools import repeat
 from typing import Any, Literal
 
@@ -18,6 +19,7 @@ from hushpoint._types import Array, Indices
 from hushpoint.schema import ONLY_IF_PUBLIC
 
 
+@dataclass(eq=False, repr=False)
 class DeclaredOneHot(TransformerMixin, BaseEstimator):
     """One indicator for every declared category of every column.
 
@@ -35,15 +37,9 @@ class DeclaredOneHot(TransformerMixin, BaseEstimator):
         Return a CSR matrix.
     """
 
-    categories_: list[list[Any]]
-    row_norm_: float
-
-    def __init__(
-        self, categories: Any = None, unseen: Literal["error", "ignore"] = "error", sparse_output: bool = False
-    ) -> None:
-        self.categories = categories
-        self.unseen = unseen
-        self.sparse_output = sparse_output
+    categories: Any = None
+    unseen: Literal["error", "ignore"] = "error"
+    sparse_output: bool = False
 
     @silent_about("X")
     def fit(self, X: Any, y: Any = None) -> DeclaredOneHot:

@@ -26,7 +26,7 @@ from hushpoint.certificates import ADJACENCIES
 from hushpoint.noise import Source, source_for
 from hushpoint.preprocessing._input import names_of, require_pair, require_ranges
 from hushpoint.privacy.gaussian import gdp_epsilon, gdp_mu, round_up
-from hushpoint.privacy.guarantee import Adjacency, Budget, Guarantee, checked_delta
+from hushpoint.privacy.guarantee import Adjacency, Budget, Guarantee, Unit, checked_delta
 from hushpoint.rows import checked
 
 _SECTION = "1.2, with docs/preprocessing.md"
@@ -38,6 +38,19 @@ class PrivateEstimate(NamedTuple):
 
     value: Any
     guarantee: Guarantee
+
+
+class _Terms(NamedTuple):
+    """What searches may spend, for whom, and how fine their grids are."""
+
+    epsilon: float | None
+    mu: float | None
+    delta: float
+    adjacency: Adjacency
+    groups: ArrayLike | None
+    rounds: int
+    smallest: float | None
+    seed: int | None
 
 
 @dataclass(frozen=True)
@@ -84,11 +97,7 @@ def sensitivity(quantiles: Sequence[float], adjacency: str) -> float:
 
 
 def search(
-    columns: Sequence[_Shares],
-    quantiles: Sequence[float],
-    grids: Sequence[_Grid],
-    std: float,
-    source: Source,
+    columns: Sequence[_Shares], quantiles: Sequence[float], grids: Sequence[_Grid], std: float, source: Source
 ) -> tuple[list[tuple[float, float]], Array]:
     """The grid cell each search ends in, and everything that was released on the way, one row a round."""
     rounds = grids[0].rounds
@@ -153,15 +162,11 @@ def private_quantile(
     seed : int, optional
         None draws from the operating system; an integer is for experiments.
     """
-    column = _checked_values(values)
-    quantile = require_inside("quantile", quantile, remedy=_QUANTILE)
-    low, high = require_pair("(low, high)", (low, high))
-    grid = _grid(low, high, smallest, rounds)
-    shares = _Shares(column, _user_weights(groups, len(column)))
-    cells, guarantee = _spend(
-        [shares], [quantile], [grid], epsilon, mu, delta, adjacency, "user" if groups is not None else "record", seed
-    )
-    return PrivateEstimate(cells[0][1], guarantee)
+    column = _as_floats("values", values)
+    if column.ndim != 1 or not len(column):
+        raise ValueError(f"values has shape {column.shape}. Pass a vector with one number an item.")
+    terms = _Terms(epsilon, mu, delta, adjacency, groups, rounds, smallest, seed)
+    return _quantile_of(column, quantile, (low, high), terms)
 
 
 @silent_about("X or groups")
@@ -195,15 +200,14 @@ def private_ranges(
     epsilon, mu, delta, adjacency, groups, rounds, smallest, seed
         As in ``private_quantile``.
     """
-    table = _checked_table(X)
+    table = _as_floats("X", X)
+    if table.ndim != 2 or 0 in table.shape:
+        raise ValueError(f"X has shape {table.shape}. Pass a table of shape (rows, columns).")
     pairs = require_ranges("bounds", bounds, table.shape[1], names_of(X))
     lower, upper = require_pair("quantiles", quantiles)
     both = [require_inside("quantile", end, remedy=_QUANTILE) for end in (lower, upper)]
-    weights = _user_weights(groups, len(table))
-    columns = [shares for column in table.T for shares in [_Shares(column, weights)] * 2]
-    grids = [grid for low, high in pairs for grid in [_grid(low, high, smallest, rounds)] * 2]
-    unit = "user" if groups is not None else "record"
-    cells, guarantee = _spend(columns, both * len(pairs), grids, epsilon, mu, delta, adjacency, unit, seed)
+    terms = _Terms(epsilon, mu, delta, adjacency, groups, rounds, smallest, seed)
+    cells, guarantee = _spend(table.T, both, pairs, terms)
     # Outer edges of both cells: never an empty range, even of a constant column or of crossed searches.
     found = np.array(cells).reshape(len(pairs), 4)
     return PrivateEstimate(np.column_stack([found.min(axis=1), found.max(axis=1)]), guarantee)
@@ -240,59 +244,33 @@ def private_row_norm(
         As in ``private_quantile``.
     """
     largest = require_positive("largest", largest, remedy="Pass a public bound on the length of any row.")
-    return private_quantile(
-        _lengths(X),
-        quantile,
-        0.0,
-        largest,
-        epsilon=epsilon,
-        mu=mu,
-        delta=delta,
-        adjacency=adjacency,
-        groups=groups,
-        rounds=rounds,
-        smallest=smallest,
-        seed=seed,
-    )
-
-
-def _lengths(X: Any) -> Array:
-    """The length of every row."""
+    terms = _Terms(epsilon, mu, delta, adjacency, groups, rounds, smallest, seed)
     with np.errstate(over="ignore"):  # an infinite length is longer than every threshold, as it should be
-        return np.sqrt(checked(X).squared_norms())
+        lengths = np.sqrt(checked(X).squared_norms())
+    return _quantile_of(lengths, quantile, (0.0, largest), terms)
 
 
-def _spend(
-    columns: Sequence[_Shares],
-    quantiles: Sequence[float],
-    grids: Sequence[_Grid],
-    epsilon: float | None,
-    mu: float | None,
-    delta: float,
-    adjacency: Adjacency,
-    unit: Any,
-    seed: int | None,
-) -> tuple[list[tuple[float, float]], Guarantee]:
-    """Search with the noise that the budget asks for."""
-    mu = _allowed_mu(epsilon, mu, delta)
+def _quantile_of(column: Array, quantile: float, bounds: tuple[float, float], terms: _Terms) -> PrivateEstimate:
+    quantile = require_inside("quantile", quantile, remedy=_QUANTILE)
+    cells, guarantee = _spend([column], [quantile], [require_pair("(low, high)", bounds)], terms)
+    return PrivateEstimate(cells[0][1], guarantee)
+
+
+def _spend(columns: Any, each: list[float], bounds: Any, terms: _Terms) -> tuple[list[tuple[float, float]], Guarantee]:
+    """Search each of the quantiles in every column, with the noise that the budget asks for."""
+    grids = [_grid(low, high, terms.smallest, terms.rounds) for low, high in bounds for _ in each]
+    weights = _user_weights(terms.groups, len(columns[0]))
+    shares = [one for column in columns for one in [_Shares(column, weights)] * len(each)]
+    mu, delta, adjacency = _allowed_mu(terms.epsilon, terms.mu, terms.delta), terms.delta, terms.adjacency
     require_choice("adjacency", adjacency, ADJACENCIES)
-    rounds, source = grids[0].rounds, source_for(seed)
+    quantiles, rounds, source = each * len(columns), grids[0].rounds, source_for(terms.seed)
     std = round_up(sensitivity(quantiles, adjacency) * math.sqrt(rounds) / mu, 1e-14)
-    cells, _ = search(columns, quantiles, grids, std, source)
+    cells, _ = search(shares, quantiles, grids, std, source)
     searches = "one quantile" if len(quantiles) == 1 else f"{len(quantiles)} quantiles"
-    guarantee = Guarantee(
-        gdp_epsilon(mu, delta),
-        delta,
-        mu,
-        unit,
-        adjacency,
-        "iterates",
-        "proved",
-        _SECTION,
-        (f"{searches} searched on a public grid in {rounds} rounds of noisy counts",),
-        source=source.describe(),
-    )
-    return cells, guarantee
+    how = f"{searches} searched on a public grid in {rounds} rounds of noisy counts"
+    unit: Unit = "record" if terms.groups is None else "user"
+    spent, told = gdp_epsilon(mu, delta), source.describe()
+    return cells, Guarantee(spent, delta, mu, unit, adjacency, "iterates", "proved", _SECTION, (how,), source=told)
 
 
 def _allowed_mu(epsilon: float | None, mu: float | None, delta: float) -> float:
@@ -311,20 +289,6 @@ def _grid(low: float, high: float, smallest: float | None, rounds: int) -> _Grid
     if smallest is None:
         smallest = 1e-9 * (high - low)
     return _Grid(low, high, require_positive("smallest", smallest), int(rounds))
-
-
-def _checked_values(values: ArrayLike) -> Array:
-    column = _as_floats("values", values)
-    if column.ndim != 1 or not len(column):
-        raise ValueError(f"values has shape {column.shape}. Pass a vector with one number an item.")
-    return column
-
-
-def _checked_table(X: Any) -> Array:
-    table = _as_floats("X", X)
-    if table.ndim != 2 or 0 in table.shape:
-        raise ValueError(f"X has shape {table.shape}. Pass a table of shape (rows, columns).")
-    return table
 
 
 def _as_floats(name: str, values: Any) -> Array:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -60,6 +61,7 @@ class RangeScaler(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         return scaled(table, self.ranges_[:, 0], self.ranges_[:, 1], require_pair("output", self.output))
 
 
+@dataclass(eq=False, repr=False)
 class PrivateRangeScaler(TellsOfRefits, OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
     """Scale every column by a range that is learned with differential privacy inside coarse public bounds.
 
@@ -85,29 +87,15 @@ class PrivateRangeScaler(TellsOfRefits, OneToOneFeatureMixin, TransformerMixin, 
         None draws from the operating system; an integer is for experiments.
     """
 
-    ranges_: Array
-
-    def __init__(
-        self,
-        bounds: Any = None,
-        epsilon: float = 0.1,
-        delta: float | None = None,
-        quantiles: tuple[float, float] = (0.05, 0.95),
-        adjacency: Adjacency = "replace-one",
-        output: tuple[float, float] = (-1.0, 1.0),
-        rounds: int = 16,
-        smallest: float | None = None,
-        random_state: int | None = None,
-    ) -> None:
-        self.bounds = bounds
-        self.epsilon = epsilon
-        self.delta = delta
-        self.quantiles = quantiles
-        self.adjacency = adjacency
-        self.output = output
-        self.rounds = rounds
-        self.smallest = smallest
-        self.random_state = random_state
+    bounds: Any = None
+    epsilon: float = 0.1
+    delta: float | None = None
+    quantiles: tuple[float, float] = (0.05, 0.95)
+    adjacency: Adjacency = "replace-one"
+    output: tuple[float, float] = (-1.0, 1.0)
+    rounds: int = 16
+    smallest: float | None = None
+    random_state: int | None = None
 
     @silent_about("X or groups")
     def fit(self, X: Any, y: Any = None, groups: ArrayLike | None = None) -> PrivateRangeScaler:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from hushpoint._on_demand import on_demand
 
 if TYPE_CHECKING:
     from hushpoint.privacy import gaussian, last_iterate, network, published, subsampling
@@ -15,64 +16,22 @@ if TYPE_CHECKING:
     from hushpoint.privacy.guarantee import Budget, Guarantee, compose
     from hushpoint.privacy.promises import broken_promises
 
-_HOMES = {
-    "AuditReport": "auditor",
-    "Budget": "guarantee",
-    "Guarantee": "guarantee",
-    "Question": "accounting",
-    "Spend": "accounting",
-    "account": "accounting",
-    "audit": "auditor",
-    "broken_promises": "promises",
-    "calibrated_std": "calibration",
-    "compose": "guarantee",
-    "exact_mu": "exact",
-    "exact_rdp": "exact",
-    "gaussian_spend": "accounting",
-    "gdp_delta": "gaussian",
-    "gdp_epsilon": "gaussian",
-    "gdp_mu": "gaussian",
-    "register_rule": "accounting",
-    "rounds_affordable": "calibration",
-    "strongest_canary": "auditor",
-}
-_MODULES = ("gaussian", "last_iterate", "network", "published", "subsampling")
+__all__ = ["AuditReport", "Budget", "Guarantee", "Question", "Spend"]
+__all__ += ["account", "audit", "broken_promises", "calibrated_std", "compose", "exact_mu", "exact_rdp"]
+__all__ += ["gaussian_spend", "gdp_delta", "gdp_epsilon", "gdp_mu", "register_rule", "rounds_affordable"]
+__all__ += ["strongest_canary"]
+__all__ += ["gaussian", "last_iterate", "network", "published", "subsampling"]
 
-__all__ = [
-    "AuditReport",
-    "Budget",
-    "Guarantee",
-    "Question",
-    "Spend",
-    "account",
-    "audit",
-    "broken_promises",
-    "calibrated_std",
-    "compose",
-    "exact_mu",
-    "exact_rdp",
-    "gaussian",
-    "gaussian_spend",
-    "gdp_delta",
-    "gdp_epsilon",
-    "gdp_mu",
-    "last_iterate",
-    "network",
-    "published",
-    "register_rule",
-    "rounds_affordable",
-    "strongest_canary",
-    "subsampling",
-]
-
-
-def __getattr__(name: str) -> Any:
-    if name in _HOMES:
-        return getattr(import_module(f"hushpoint.privacy.{_HOMES[name]}"), name)
-    if name in _MODULES:
-        return import_module(f"hushpoint.privacy.{name}")
-    raise AttributeError(f"module 'hushpoint.privacy' has no attribute {name!r}")
-
-
-def __dir__() -> list[str]:
-    return sorted(__all__)
+__getattr__, __dir__ = on_demand(
+    __name__,
+    __all__,
+    {
+        "hushpoint.privacy.accounting": ["Question", "Spend", "account", "gaussian_spend", "register_rule"],
+        "hushpoint.privacy.auditor": ["AuditReport", "audit", "strongest_canary"],
+        "hushpoint.privacy.calibration": ["calibrated_std", "rounds_affordable"],
+        "hushpoint.privacy.exact": ["exact_mu", "exact_rdp"],
+        "hushpoint.privacy.gaussian": ["gdp_delta", "gdp_epsilon", "gdp_mu"],
+        "hushpoint.privacy.guarantee": ["Budget", "Guarantee", "compose"],
+        "hushpoint.privacy.promises": ["broken_promises"],
+    },
+)

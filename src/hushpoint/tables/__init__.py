@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from hushpoint._on_demand import on_demand
 
 if TYPE_CHECKING:
     from hushpoint.schema import Boolean, Category, Ignored, Number, Schema, load_schema
@@ -12,40 +13,17 @@ if TYPE_CHECKING:
     from hushpoint.tables.reading import read_table
     from hushpoint.tables.training import fit_model
 
-_HOMES = {
-    "Boolean": "schema",
-    "Category": "schema",
-    "Ignored": "schema",
-    "Number": "schema",
-    "Schema": "schema",
-    "TableModel": "tables.model_file",
-    "draft_schema": "tables.draft",
-    "fit_model": "tables.training",
-    "load_model": "tables.model_file",
-    "load_schema": "schema",
-    "read_table": "tables.reading",
-}
+__all__ = ["Boolean", "Category", "Ignored", "Number", "Schema", "TableModel"]
+__all__ += ["draft_schema", "fit_model", "load_model", "load_schema", "read_table"]
 
-__all__ = [
-    "Boolean",
-    "Category",
-    "Ignored",
-    "Number",
-    "Schema",
-    "TableModel",
-    "draft_schema",
-    "fit_model",
-    "load_model",
-    "load_schema",
-    "read_table",
-]
-
-
-def __getattr__(name: str) -> Any:
-    if name in _HOMES:
-        return getattr(import_module(f"hushpoint.{_HOMES[name]}"), name)
-    raise AttributeError(f"module 'hushpoint.tables' has no attribute {name!r}")
-
-
-def __dir__() -> list[str]:
-    return sorted(__all__)
+__getattr__, __dir__ = on_demand(
+    __name__,
+    __all__,
+    {
+        "hushpoint.schema": ["Boolean", "Category", "Ignored", "Number", "Schema", "load_schema"],
+        "hushpoint.tables.draft": ["draft_schema"],
+        "hushpoint.tables.model_file": ["TableModel", "load_model"],
+        "hushpoint.tables.reading": ["read_table"],
+        "hushpoint.tables.training": ["fit_model"],
+    },
+)

@@ -10,12 +10,12 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import expit
 
 from hushpoint._checks import require_choice
 from hushpoint._files import written_whole
 from hushpoint._types import Array
 from hushpoint._version import __version__
+from hushpoint.labels import probabilities
 from hushpoint.privacy.guarantee import Guarantee
 from hushpoint.schema import Number, Schema
 
@@ -117,11 +117,7 @@ class TableModel:
         """
         if self.kind != "logistic":
             raise ValueError(f"a {self.kind} model has no probabilities. Train a logistic one.")
-        each = expit(self.decision_function(table))
-        if each.ndim == 1:
-            return np.column_stack([1 - each, each])
-        each = np.maximum(each, np.finfo(np.float64).tiny)
-        return np.asarray(each / each.sum(axis=1, keepdims=True))
+        return probabilities(self.decision_function(table))
 
     def to_dict(self) -> dict[str, Any]:
         """The model as JSON can hold it."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -124,21 +124,26 @@ def chosen_kind(model: str | None, schema: Schema) -> str:
     return model
 
 
-def _parts(data: Any, schema: Schema) -> Iterator[Any]:
+def _gathered(data: Any, schema: Schema, take: Callable[[Any], Any]) -> tuple[list[Any], NDArray[Any] | None]:
+    """What is taken of each part of a table, and the users."""
+    taken, users = [], []
     for chunk in read_chunks(data) if isinstance(data, (str, Path)) else [data]:
         require_declared(schema, chunk)
-        yield chunk
+        taken.append(take(chunk))
+        if schema.groups is not None:
+            users.append(_users(schema, chunk))
+    return taken, np.concatenate(users) if users else None
 
 
 def _to_learn(data: Any, schema: Schema) -> tuple[Array, NDArray[Any] | None]:
     """The columns whose range is to be learned, and the users."""
-    values, users = [], []
-    for chunk in _parts(data, schema):
+
+    def numbers(chunk: Any) -> Array:
         columns = {name: cells.column_of(chunk, name) for name in schema.to_learn}
-        values.append(np.column_stack([cells.numbers(c, schema.missing_values, name) for name, c in columns.items()]))
-        if schema.groups is not None:
-            users.append(_users(schema, chunk))
-    return np.vstack(values), np.concatenate(users) if users else None
+        return np.column_stack([cells.numbers(c, schema.missing_values, name) for name, c in columns.items()])
+
+    values, users = _gathered(data, schema, numbers)
+    return np.vstack(values), users
 
 
 def _items(rows: NDArray[Any], users: NDArray[Any] | None) -> int:
@@ -152,14 +157,10 @@ def _unit(schema: Schema) -> str:
 
 def _matrices(data: Any, schema: Schema, encoder: Any) -> tuple[Any, NDArray[Any], NDArray[Any] | None]:
     """Features, targets and users, part by part."""
-    features, targets, users = [], [], []
-    for chunk in _parts(data, schema):
-        features.append(encoder.transform(chunk))
-        targets.append(declared_targets(schema, chunk))
-        if schema.groups is not None:
-            users.append(_users(schema, chunk))
+    parts, users = _gathered(data, schema, lambda chunk: (encoder.transform(chunk), declared_targets(schema, chunk)))
+    features, targets = zip(*parts, strict=True)
     X = scipy.sparse.vstack(features, format="csr") if scipy.sparse.issparse(features[0]) else np.vstack(features)
-    return X, np.concatenate(targets), np.concatenate(users) if users else None
+    return X, np.concatenate(targets), users
 
 
 def require_declared(schema: Schema, table: Any) -> None:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
+from hushpoint._on_demand import on_demand
 from hushpoint.utility.convergence import (
     anchored_distance_bound,
     anchored_residual_bound,
@@ -29,29 +29,11 @@ from hushpoint.utility.tradeoffs import (
 if TYPE_CHECKING:
     from hushpoint.estimators.planner import Parameters, plan_parameters
 
-__all__ = [
-    "Parameters",
-    "Tradeoff",
-    "admm_tradeoff",
-    "anchored_distance_bound",
-    "anchored_residual_bound",
-    "anchored_tradeoff",
-    "best_steps",
-    "contraction",
-    "distance_bound",
-    "distance_limit",
-    "federated_tradeoff",
-    "gradient_lipschitz",
-    "gradient_tradeoff",
-    "plan_parameters",
-    "reflected_prox_lipschitz",
-    "residual_bound",
-    "splitting_lipschitz",
-    "start_distance",
-]
+__all__ = ["Parameters", "Tradeoff"]
+__all__ += ["anchored_distance_bound", "anchored_residual_bound", "contraction", "distance_bound", "distance_limit"]
+__all__ += ["gradient_lipschitz", "reflected_prox_lipschitz", "residual_bound", "splitting_lipschitz"]
+__all__ += ["admm_tradeoff", "anchored_tradeoff", "best_steps", "federated_tradeoff", "gradient_tradeoff"]
+__all__ += ["plan_parameters", "start_distance"]
 
-
-def __getattr__(name: str) -> Any:
-    if name in ("Parameters", "plan_parameters"):  # of the estimators, which stand above
-        return getattr(import_module("hushpoint.estimators.planner"), name)
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+# Of the estimators, which stand above.
+__getattr__, __dir__ = on_demand(__name__, __all__, {"hushpoint.estimators.planner": ["Parameters", "plan_parameters"]})
