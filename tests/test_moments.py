@@ -27,7 +27,7 @@ def some_problem(store: str = "dense", users: bool = False) -> Problem:
 def item_matrices(problem: Problem, constant: float) -> list[np.ndarray]:
     """The mean of ``a a'`` over the rows of each item, written down."""
     rows = problem.rows
-    X = rows.features.toarray() if rows.sparse else np.asarray(rows.features)
+    X = rows.features.toarray() if rows.store.sparse else np.asarray(rows.features)
     X = np.column_stack([X, np.full(len(X), constant)]) if constant else X
     owners = np.repeat(np.arange(rows.items), rows.counts)
     return [np.mean([np.outer(a, a) for a in X[owners == item]], axis=0) for item in range(rows.items)]

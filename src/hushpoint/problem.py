@@ -97,10 +97,6 @@ class Facts:
             raise ValueError(ROWS_ARE_PRIVATE)
         return np.array(self.rows_per_item, dtype=np.int64)
 
-    def share_of_a_row(self, bound: Array) -> Array | None:
-        """What one row of an item moves where the whole item moves the bound; None where its rows are private."""
-        return bound / self.row_counts if self.knows_rows else None
-
     def identity(self) -> dict[str, Any]:
         """What makes these facts those of one problem; rows per item only where items weigh by them."""
         held = {name: getattr(self, name) for name in ("items", "features", "loss", "regularizer", "row_norm", "clip")}
@@ -368,8 +364,7 @@ class Problem:
     @cached_property
     def row_weights(self) -> Array:
         """Weight of each row in the objective; they sum to one."""
-        rows = self.rows
-        return np.repeat(self.facts.item_weights / rows.counts, rows.counts)
+        return self.rows.shared_out(self.facts.item_weights)
 
     def objective(self, model: ArrayLike) -> float:
         """Weighted mean of the losses plus the regulariser, at one model. Reads the data: not private."""

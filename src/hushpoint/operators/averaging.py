@@ -57,17 +57,8 @@ class LocalSteps(Operator):
         self._gradient = Gradient(facts, self.local_step_size, sampled)
         self.multiplicity = self._gradient.multiplicity
 
-    def start(self) -> tuple[Array, Array]:
-        return self._gradient.start()
-
     def local(
-        self,
-        data: Rows,
-        chosen: Indices | slice,
-        block: Array,
-        z: Array,
-        relaxation: float,
-        kick: Array | None,
+        self, data: Rows, chosen: Indices | slice, block: Array, z: Array, relaxation: float, kick: Array | None
     ) -> tuple[Array, Array]:
         rows = data.take(chosen)
         rows = replace(rows, store=rows.store.in_memory())  # read once, not at every step
