@@ -39,8 +39,8 @@ BUGS = [
     _estimators(
         name="moments-of-rows-and-not-of-users",
         file=f"{_HERE}/operators/moments.py",
-        old="np.repeat(weights / rows.counts, rows.counts)",
-        new="np.repeat(weights, rows.counts)",
+        old="rows.shared_out(multiplicity)",
+        new="np.ones(len(rows))",
         why="a user with many rows moves the sum further than the noise is for",
     ),
     _estimators(

@@ -23,16 +23,16 @@ def threads() -> int:
     return os.cpu_count() or 1
 
 
-def share(work: Callable[[int, int], object], count: int, parts_each: int = 4) -> None:
-    """Call ``work(start, stop)`` over parts of ``range(count)``, on all threads.
+def share(work: Callable[[int, int], object], count: int, worth: bool = True) -> None:
+    """Call ``work(start, stop)`` over parts of ``range(count)``, on all threads where they are worth it.
 
     Which thread takes which part must not matter: whoever calls this gives every part its own place to write to.
     """
-    workers = min(threads(), count)
+    workers = min(threads(), count) if worth else 1
     if workers <= 1:
         work(0, count)
         return
-    pieces = min(count, parts_each * workers)
+    pieces = min(count, 4 * workers)
     bounds = [count * k // pieces for k in range(pieces + 1)]
     parts = iter(list(pairwise(bounds)))
 

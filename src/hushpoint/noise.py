@@ -115,10 +115,8 @@ class Source:
         def fill(start: int, stop: int) -> None:
             fill_normals(*address, indices[start:stop], when, factor, out[start:stop])
 
-        if out.size < _WORTH_SHARING:
-            fill(0, len(indices))
-        else:
-            share(fill, len(indices))  # each row has its own address, so it does not matter who draws it
+        # Each row has its own address, so it does not matter who draws it.
+        share(fill, len(indices), worth=out.size >= _WORTH_SHARING)
         return out
 
 

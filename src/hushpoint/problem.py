@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
 from typing import Any, Literal
 
@@ -97,10 +97,6 @@ class Facts:
             raise ValueError(ROWS_ARE_PRIVATE)
         return np.array(self.rows_per_item, dtype=np.int64)
 
-    def share_of_a_row(self, bound: Array) -> Array | None:
-        """What one row of an item moves where the whole item moves the bound; None where its rows are private."""
-        return bound / self.row_counts if self.knows_rows else None
-
     def identity(self) -> dict[str, Any]:
         """What makes these facts those of one problem; rows per item only where items weigh by them."""
         held = {name: getattr(self, name) for name in ("items", "features", "loss", "regularizer", "row_norm", "clip")}
@@ -170,30 +166,16 @@ class Facts:
     def to_dict(self) -> dict[str, Any]:
         """The facts as JSON can hold them."""
         counts = self.rows_per_item
-        return {
-            "items": self.items,
-            "features": self.features,
-            "loss": self.loss.to_dict(),
-            "regularizer": self.regularizer.to_dict(),
-            "row_norm": self.row_norm,
-            "clip": self.clip,
-            "rows_per_item": list(counts) if isinstance(counts, tuple) else counts,
-            "weights": self.weights,
-            "fit_intercept": self.fit_intercept,
-        }
+        record = {fact.name: getattr(self, fact.name) for fact in fields(self) if fact.compare}
+        pieces = {"loss": self.loss.to_dict(), "regularizer": self.regularizer.to_dict()}
+        return {**record, **pieces, "rows_per_item": list(counts) if isinstance(counts, tuple) else counts}
 
     @staticmethod
     def from_dict(record: dict[str, Any]) -> Facts:
         """The facts that ``to_dict`` wrote."""
         counts = record["rows_per_item"]
-        return Facts(
-            **{
-                **record,
-                "loss": Loss.from_dict(record["loss"]),
-                "regularizer": Regularizer.from_dict(record["regularizer"]),
-                "rows_per_item": tuple(counts) if isinstance(counts, list) else counts,
-            }
-        )
+        pieces = {"loss": Loss.from_dict(record["loss"]), "regularizer": Regularizer.from_dict(record["regularizer"])}
+        return Facts(**{**record, **pieces, "rows_per_item": tuple(counts) if isinstance(counts, list) else counts})
 
 
 @silent_about("X or y")
@@ -274,18 +256,11 @@ class Problem:
             store, targets = store.ordered(order), targets[order]
             counts = tuple(row_counts.tolist())
             offsets = np.concatenate([[0], np.cumsum(row_counts)]).astype(np.int64)
+        items = len(targets) if counts is None else len(counts)
         self.facts: Facts = _facts(
-            items=len(targets) if counts is None else len(counts),
-            features=store.width,
-            loss=chosen_loss,
-            regularizer=regularizer,
-            row_norm=row_norm,
-            clip=clip,
-            rows_per_item=counts,
-            weights=weights,
-            fit_intercept=fit_intercept,
-            rows_declared=counts is None,
-        )
+            regularizer, fit_intercept, items=items, features=store.width, loss=chosen_loss, row_norm=row_norm,
+            clip=clip, rows_per_item=counts, weights=weights, rows_declared=counts is None,
+        )  # fmt: skip
         self._rows: Rows | None = bounded_rows(self.facts, store, targets, offsets)
 
     @classmethod
@@ -303,25 +278,15 @@ class Problem:
     ) -> Problem:
         """A problem with facts only: it accounts, calibrates and plans, and refuses to run."""
         require_count("items", items)
-        if rows_per_item is not None and not isinstance(rows_per_item, (Sequence, np.ndarray)):
-            rows_per_item = [require_count("rows_per_item", rows_per_item)] * items
-        return cls.from_facts(
-            _facts(
-                items=items,
-                features=features,
-                loss=losses.resolve(loss),
-                regularizer=regularizer,
-                row_norm=row_norm,
-                clip=clip,
-                rows_per_item=(
-                    None
-                    if rows_per_item is None
-                    else tuple(require_count("rows_per_item", count) for count in rows_per_item)
-                ),
-                weights=weights,
-                fit_intercept=fit_intercept,
-            )
-        )
+        counts: tuple[int, ...] | None = None
+        if rows_per_item is not None:
+            of_each = rows_per_item if isinstance(rows_per_item, (Sequence, np.ndarray)) else [rows_per_item] * items
+            counts = tuple(require_count("rows_per_item", count) for count in of_each)
+        facts = _facts(
+            regularizer, fit_intercept, items=items, features=features, loss=losses.resolve(loss), row_norm=row_norm,
+            clip=clip, rows_per_item=counts, weights=weights,
+        )  # fmt: skip
+        return cls.from_facts(facts)
 
     @classmethod
     def from_facts(cls, facts: Facts) -> Problem:
@@ -368,8 +333,7 @@ class Problem:
     @cached_property
     def row_weights(self) -> Array:
         """Weight of each row in the objective; they sum to one."""
-        rows = self.rows
-        return np.repeat(self.facts.item_weights / rows.counts, rows.counts)
+        return self.rows.shared_out(self.facts.item_weights)
 
     def objective(self, model: ArrayLike) -> float:
         """Weighted mean of the losses plus the regulariser, at one model. Reads the data: not private."""
@@ -404,7 +368,7 @@ class Problem:
         return f"Problem({facts.items} {kind}, {facts.features} features, {facts.loss.name}{declared})"
 
 
-def _facts(*, regularizer: Regularizer | None, fit_intercept: bool, **known: Any) -> Facts:
+def _facts(regularizer: Regularizer | None, fit_intercept: bool, **known: Any) -> Facts:
     chosen = Zero() if regularizer is None else regularizer
     if not isinstance(chosen, Regularizer):
         raise ValueError(

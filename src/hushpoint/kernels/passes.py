@@ -5,6 +5,7 @@ Rows are summed in groups, and the sums of the groups in order: the result does 
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -28,7 +29,7 @@ class Passes:
         store = rows.store
         self.rows, self.width = rows, store.width
         self._loss = rows.loss.code
-        self._small = store.stored < _WORTH_SHARING
+        self._large = store.stored >= _WORTH_SHARING
         self._chunk = len(rows) if store.whole else max(TILE, store.rows_of(_NUMBERS))
         self._size = max(self._chunk, -(-len(rows) // _GROUPS))
         self._groups = -(-len(rows) // self._size)
@@ -36,38 +37,24 @@ class Passes:
 
     def gradient(self, model: Array, weights: Array, curvatures: Array | None = None) -> Array:
         """``sum_i weights_i phi'(a_i.x) a_i``; ``weights_i phi''(a_i.x)`` goes to ``curvatures``, one number a row."""
-        rows = self.rows
         if self._table is None:
             return self._numpy_gradient(model, weights, curvatures)
-        totals = np.zeros((self._groups, self.width))
         keep = np.empty(0) if curvatures is None else curvatures
-        arrays = rows.targets, rows.slope_limits, weights
-
-        def groups(start: int, stop: int) -> None:
-            _gradient(self._table, arrays, self._loss, model, self._size, start, stop, keep, totals)
-
-        return self._summed(groups, totals)
+        return self._summed(_gradient, (self.rows.targets, self.rows.slope_limits, weights), self._loss, model, keep)
 
     def hessian_times(self, curvatures: Array, vector: Array) -> Array:
         """``sum_i curvatures_i (a_i.v) a_i``."""
         if self._table is None:
             return self.rows.store.pull(curvatures * self.rows.margins(vector))
-        totals = np.zeros((self._groups, self.width))
-
-        def groups(start: int, stop: int) -> None:
-            _product(self._table, curvatures, vector, self._size, start, stop, totals)
-
-        return self._summed(groups, totals)
+        return self._summed(_product, curvatures, vector)
 
     def hessian(self, curvatures: Array) -> Array:
         """``sum_i curvatures_i a_i a_i'``, chunk by chunk."""
         return self.rows.store.gram(curvatures, self._chunk)
 
-    def _summed(self, groups: Any, totals: Array) -> Array:
-        if self._small:
-            groups(0, self._groups)
-        else:
-            share(groups, self._groups)
+    def _summed(self, sums: Any, *arguments: Any) -> Array:
+        totals = np.zeros((self._groups, self.width))
+        share(partial(sums, self._table, *arguments, self._size, totals), self._groups, worth=self._large)
         return np.asarray(totals.sum(axis=0))
 
     def _numpy_gradient(self, model: Array, weights: Array, curvatures: Array | None) -> Array:
@@ -88,7 +75,7 @@ def passes_over(rows: Rows) -> Passes:
 
 
 @loop
-def _gradient(table, arrays, loss, model, size, first_group, last_group, curvatures, totals):
+def _gradient(table, arrays, loss, model, curvatures, size, totals, first_group, last_group):
     targets, limits, weights = arrays
     tile = np.empty(TILE)
     for group in range(first_group, last_group):
@@ -106,7 +93,7 @@ def _gradient(table, arrays, loss, model, size, first_group, last_group, curvatu
 
 
 @loop
-def _product(table, curvatures, vector, size, first_group, last_group, totals):
+def _product(table, curvatures, vector, size, totals, first_group, last_group):
     tile = np.empty(TILE)
     for group in range(first_group, last_group):
         stop = min((group + 1) * size, curvatures.size)

@@ -87,24 +87,16 @@ class CompiledRounds(_CompiledRows):
                     plan, source, first + k, state.position, state.participations, state.planned
                 )
                 members = np.arange(len(state.blocks)) if chosen is None else chosen
-                self._large_round(keys, first + k, relaxations[k], data, method, members, state.blocks, shared)
+                self._large_round(keys, first + k, relaxations[k], data, members, state.blocks, shared)
                 state.participations[members] += 1
         state.steps += count
         state.shared = state.public = shared
 
     def _large_round(
-        self,
-        keys: Any,
-        step: int,
-        relaxation: float,
-        data: Any,
-        method: Any,
-        members: Any,
-        blocks: Array,
-        shared: Array,
+        self, keys: Any, step: int, relaxation: float, data: Any, members: Any, blocks: Array, shared: Array
     ) -> None:
         """One round on all threads."""
-        z = np.empty_like(shared)
+        method, z = self._method(), np.empty_like(shared)
         release(shared, self.gamma, self.penalty, z)
         totals = np.zeros((max(1, -(-len(members) // _GROUP)), len(z)))
 

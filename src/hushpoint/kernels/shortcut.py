@@ -13,6 +13,7 @@ is exactly that of the plain loop; blocks and messages are not formed, so whoeve
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
@@ -89,34 +90,23 @@ class ConsensusShortcut:
             for k in range(count):
                 if k:
                     release(shared, self.gamma, penalty, z)
-                move = self._move if compiled else self._numpy_move
-                move(data, source, keys, first + k, relaxations[k], setting, t, z, totals)
+                if compiled:
+                    move = partial(_groups, keys, first + k, relaxations[k], setting, data.arrays, t, z, totals)
+                    share(move, len(totals))
+                else:
+                    self._numpy_move(data, source, first + k, relaxations[k], t, z, totals)
                 _combine(keys, first + k, relaxations[k], *setting[1:], data.root, totals, len(t), z, shared)
         state.shared = state.public = shared
         state.participations += count
         state.steps += count
 
-    @staticmethod
-    def _move(
-        data: _Prepared, source: Source, keys: Any, step: int, relaxation: float, setting: Any, t: Array, z: Array,
-        totals: Array,
-    ) -> None:  # fmt: skip
-        """``_groups`` over all rows, on all threads."""
-
-        def groups(start: int, stop: int) -> None:
-            _groups(keys, step, relaxation, setting, data.arrays, t, z, start, stop, totals)
-
-        share(groups, len(totals))
-
-    @staticmethod
     def _numpy_move(
-        data: _Prepared, source: Source, keys: Any, step: int, relaxation: float, setting: Any, t: Array, z: Array,
-        totals: Array,
-    ) -> None:  # fmt: skip
+        self, data: _Prepared, source: Source, step: int, relaxation: float, t: Array, z: Array, totals: Array
+    ) -> None:
         """``_groups`` over all rows, for losses and stores that only NumPy knows."""
-        rows, (_, shrink, noise) = data.rows, setting
+        rows, noise = data.rows, self.plan.noise.std
         at_z = rows.margins(z)
-        margins = shrink * (2 * at_z - t)
+        margins = 1 / (1 + self.gamma * self.ridge) * (2 * at_z - t)
         found = rows.row_loss.prox(margins, rows.targets, data.arrays[2])
         stretches = -(-len(t) // STRETCH)
         g = noise * source.normals("along", np.arange(stretches), step, STRETCH).reshape(-1)[: len(t)]
@@ -135,7 +125,7 @@ class _Prepared:
 
 
 @loop
-def _groups(keys, step, relaxation, setting, arrays, t, z, first_group, last_group, totals):
+def _groups(keys, step, relaxation, setting, arrays, t, z, totals, first_group, last_group):
     """Move the t_i of some groups of rows from the public point z; their weighted sums go to ``totals``."""
     secure, key, role, _ = keys
     loss, shrink, noise = setting
@@ -186,5 +176,5 @@ def _steps(keys, first, relaxations, setting, penalty, arrays, root, t, z, share
     for k in range(relaxations.size):
         if k > 0:
             release(shared, gamma, (l1, l2, skip_last), z)
-        _groups(keys, first + k, relaxations[k], setting, arrays, t, z, 0, len(totals), totals)
+        _groups(keys, first + k, relaxations[k], setting, arrays, t, z, totals, 0, len(totals))
         _combine(keys, first + k, relaxations[k], shrink, noise, root, totals, t.size, z, shared)

@@ -30,19 +30,16 @@ class UsersProx:
     """The proxes of the users of some rows, for one step length and one tolerance a user."""
 
     def __init__(self, rows: Rows, loss: LossCode, step: float, gradient_tolerance: Array) -> None:
-        if rows.offsets is None:
-            raise ValueError("the rows have no users.")
         counts, width = rows.counts, rows.store.width
         self._rows = table_of(rows.store), rows.targets, rows.slope_limits, rows.offsets
         self._setting = loss, step
         self._tolerance = gradient_tolerance
-        self._sizes = np.minimum(counts, width)
         few = counts < width
         self._starts = np.concatenate([[0], np.cumsum(np.where(few, counts**2, 0))]).astype(np.int64)
         self._products = np.empty(self._starts[-1])
         if few.any():
             share(lambda a, b: _inner_products(self._rows, self._starts, a, b, width, self._products), rows.items)
-        self._work = counts * self._sizes * width  # of one Newton step
+        self._work = counts * np.minimum(counts, width) * width  # of one Newton step
 
     def solve(self, chosen: Indices, points: Array, guesses: Array) -> tuple[Array, bool]:
         """The proxes of the chosen users at the rows of ``points``, and whether all were solved."""
@@ -54,10 +51,7 @@ class UsersProx:
                 points[start:stop], guesses[start:stop], found[start:stop], solved[start:stop],
             )  # fmt: skip
 
-        if self._work[chosen].sum() < _WORTH_SHARING:
-            users(0, len(chosen))
-        else:
-            share(users, len(chosen))
+        share(users, len(chosen), worth=self._work[chosen].sum() >= _WORTH_SHARING)
         return found, bool(solved.all())
 
 

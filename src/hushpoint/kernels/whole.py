@@ -30,11 +30,7 @@ _PATIENCE = 8  # gradients of a step that a factor is allowed, and more the dear
 
 
 def approach(
-    gradient: Callable[[Array], Array],
-    start: Array,
-    tolerance: float,
-    inverse: Callable[[Array], Array],
-    most: int,
+    gradient: Callable[[Array], Array], start: Array, tolerance: float, inverse: Callable[[Array], Array], most: int
 ) -> tuple[Array, int, bool]:
     """L-BFGS, where ``inverse`` is about the inverse Hessian: a point, the gradients taken, and whether it is solved.
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -13,7 +13,7 @@ from hushpoint._types import Array, Indices
 from hushpoint.certificates import Certificate, Theorem
 from hushpoint.operators.base import Operator
 from hushpoint.operators.prox import LARGE, WholeProx
-from hushpoint.operators.sensitivity import prox_certificate, require_smooth, stated_tolerance
+from hushpoint.operators.sensitivity import moved_certificate, require_smooth, stated_tolerance
 from hushpoint.operators.splitting import reflection_lipschitz
 from hushpoint.problem import Facts
 from hushpoint.regularizers import Regularizer
@@ -58,26 +58,15 @@ class GeneralADMM(Operator):
         self.block_size = self.message_size = self.constraint.size
         self.tolerance = stated_tolerance(tolerance, facts.gradient_bound * gamma / facts.items, gamma)
 
-    def prepare(self, rows: Rows | None) -> Any:
-        if rows is None:
-            return None
-        weights = np.repeat(self.facts.item_weights / rows.counts, rows.counts)
+    def prepare(self, rows: Rows) -> WholeProx:
+        weights = rows.shared_out(self.facts.item_weights)
         return WholeProx(rows, weights, self.gamma, self.ridge, self.constraint.A, self.tolerance)
-
-    def start(self) -> tuple[Array, Array]:
-        return np.zeros(self.block_size), np.zeros((1, self.block_size))
 
     def release(self, shared: Array) -> Array:
         return self.constraint.argmin_z(self.penalty, shared, self.gamma)
 
     def local(
-        self,
-        data: WholeProx,
-        chosen: Indices | slice,
-        block: Array,
-        z: Array,
-        relaxation: float,
-        kick: Array | None,
+        self, data: WholeProx, chosen: Indices | slice, block: Array, z: Array, relaxation: float, kick: Array | None
     ) -> tuple[Array, Array]:
         on = self.constraint
         image = on.times_b(z)
@@ -114,14 +103,12 @@ class GeneralADMM(Operator):
         lipschitz = reflection_lipschitz(gamma, self.ridge / high**2, x_smooth) * reflection_lipschitz(
             gamma, self.penalty.strong_convexity / z_high**2, z_smooth
         )
-        if facts.missing:
-            return Certificate(lipschitz, missing=facts.missing)
         s = min(max(math.sqrt(gamma * self.ridge), low), high)
         moved = 4 * facts.gradient_bound * gamma * s / (s**2 + gamma * self.ridge) * facts.item_weights
         because = list(facts.because)
         if self.ridge:
             because.append(f"the ridge {self.ridge:g} sits with the losses")
-        return prox_certificate(lipschitz, moved, facts, self.tolerance, because, Theorem("3a"))
+        return moved_certificate(lipschitz, moved, facts, self.tolerance, because, Theorem("3a"))
 
 
 class _Constraint:

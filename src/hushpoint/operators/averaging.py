@@ -57,20 +57,12 @@ class LocalSteps(Operator):
         self._gradient = Gradient(facts, self.local_step_size, sampled)
         self.multiplicity = self._gradient.multiplicity
 
-    def start(self) -> tuple[Array, Array]:
-        return self._gradient.start()
-
     def local(
-        self,
-        data: Rows,
-        chosen: Indices | slice,
-        block: Array,
-        z: Array,
-        relaxation: float,
-        kick: Array | None,
+        self, data: Rows, chosen: Indices | slice, block: Array, z: Array, relaxation: float, kick: Array | None
     ) -> tuple[Array, Array]:
         rows = data.take(chosen)
-        rows = replace(rows, store=rows.store.in_memory())  # read once, not at every step
+        if rows is data:  # all rows, where they are stored: read once, not at every step
+            rows = replace(rows, store=rows.store.take(slice(None)))
         update = np.zeros((rows.items, self.message_size))
         with np.errstate(over="ignore", invalid="ignore"):  # steps that are too long may diverge; the clip sees to it
             for _ in range(self.local_steps):

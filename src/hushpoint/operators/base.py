@@ -12,7 +12,6 @@ from hushpoint._described import held
 from hushpoint._types import Array, Indices
 from hushpoint.certificates import Certificate
 from hushpoint.problem import Facts
-from hushpoint.rows import Rows
 
 if TYPE_CHECKING:
     from hushpoint.kernels import Kernel
@@ -55,13 +54,13 @@ class Operator(ABC):
         """All that the operator is made of; how many blocks it moves at a time is not part of it."""
         return {name: value for name, value in held(self).items() if name != "chunk"}
 
-    def prepare(self, rows: Rows | None) -> Any:
-        """What ``local`` needs of the rows, computed once."""
+    def prepare(self, rows: Any) -> Any:
+        """What ``local`` needs of the ``Rows`` (None unless it needs rows), computed once."""
         return rows
 
-    @abstractmethod
     def start(self) -> tuple[Array, Array]:
         """The public start: what is shared, and the blocks."""
+        return np.zeros(self.message_size), np.zeros((self.blocks, self.block_size))
 
     def release(self, shared: Array) -> Array:
         """The public point that the next step starts from."""
@@ -69,13 +68,7 @@ class Operator(ABC):
 
     @abstractmethod
     def local(
-        self,
-        data: Any,
-        chosen: Indices | slice,
-        block: Array,
-        z: Array,
-        relaxation: float,
-        kick: Array | None,
+        self, data: Any, chosen: Indices | slice, block: Array, z: Array, relaxation: float, kick: Array | None
     ) -> tuple[Array, Array]:
         """New blocks and messages of the chosen blocks, a row each; ``kick`` is noise plus error, added to R."""
 
@@ -163,17 +156,8 @@ class FixedPoint(Operator):
     def apply(self, point: Array) -> Array:
         """R at a point."""
 
-    def start(self) -> tuple[Array, Array]:
-        return np.zeros(self.block_size), np.zeros((1, self.block_size))
-
     def local(
-        self,
-        data: Any,
-        chosen: Indices | slice,
-        block: Array,
-        z: Array,
-        relaxation: float,
-        kick: Array | None,
+        self, data: Any, chosen: Indices | slice, block: Array, z: Array, relaxation: float, kick: Array | None
     ) -> tuple[Array, Array]:
         target = self.apply(block[0])[None, :]
         message = relaxation * (target - block if kick is None else target + kick - block)

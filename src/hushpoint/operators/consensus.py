@@ -14,7 +14,7 @@ from hushpoint._types import Array, Indices
 from hushpoint.certificates import Certificate, Theorem
 from hushpoint.operators.base import Operator, is_within
 from hushpoint.operators.prox import ItemsProx, RowProx
-from hushpoint.operators.sensitivity import item_certificate, prox_certificate, require_smooth, stated_tolerance
+from hushpoint.operators.sensitivity import item_certificate, moved_certificate, require_smooth, stated_tolerance
 from hushpoint.operators.splitting import reflection_lipschitz
 from hushpoint.problem import ROWS_ARE_PRIVATE, Facts
 from hushpoint.regularizers import Regularizer
@@ -30,6 +30,7 @@ _OWN_NOISE = Theorem("3b", _ANY_LAW, "participations")
 _NOISY_SUM = Theorem("3f", ("all", "poisson", "fixed"), "participations", amplified_by=("poisson",))
 _FRESH_NOISE = Theorem("3e", ("all", "poisson", "fixed", "own"))
 _TOKEN = Theorem("3b", ("walk",), "participations", walks=True)
+Proxes = RowProx | ItemsProx
 
 
 class ConsensusADMM(Operator):
@@ -72,27 +73,16 @@ class ConsensusADMM(Operator):
         scale = 0.0 if facts.rows_per_item is None else facts.gradient_bound * gamma / 1000
         self.tolerance = stated_tolerance(tolerance, scale, gamma)
 
-    def prepare(self, rows: Rows | None) -> Any:
-        if rows is None:
-            return None
+    def prepare(self, rows: Rows) -> Proxes:
         if rows.offsets is None:
             return RowProx(rows, self.gamma, self.ridge)
         return ItemsProx(rows, self.gamma, self.ridge, np.full(rows.items, self.tolerance))
-
-    def start(self) -> tuple[Array, Array]:
-        return np.zeros(self.block_size), np.zeros((self.blocks, self.block_size))
 
     def release(self, shared: Array) -> Array:
         return self.penalty.prox(shared, self.gamma)
 
     def local(
-        self,
-        data: RowProx | ItemsProx,
-        chosen: Indices | slice,
-        block: Array,
-        z: Array,
-        relaxation: float,
-        kick: Array | None,
+        self, data: Proxes, chosen: Indices | slice, block: Array, z: Array, relaxation: float, kick: Array | None
     ) -> tuple[Array, Array]:
         message = self._residual(data, chosen, block, z)
         message *= 2 * relaxation
@@ -101,7 +91,7 @@ class ConsensusADMM(Operator):
             message += kick
         return block + message, message
 
-    def _residual(self, data: RowProx | ItemsProx, chosen: Indices | slice, block: Array, z: Array) -> Array:
+    def _residual(self, data: Proxes, chosen: Indices | slice, block: Array, z: Array) -> Array:
         """``x - z``, clipped where the method clips."""
         residual = data.solve(chosen, 2 * z - block, z)
         residual -= z
@@ -176,17 +166,12 @@ class ConsensusADMM(Operator):
         facts = self.facts
         if self.clip_residual is not None:
             bound = 4 * self.clip_residual
-            table: dict[tuple[str, str], float] = {
-                ("user", "replace-one"): bound,
-                ("user", "zero-out"): bound / 2,
-            }
+            table = {("user", "replace-one"): bound, ("user", "zero-out"): bound / 2}
             missing = ["clip_residual bounds an item as a whole and is not non-expansive; clip on Problem is both"]
             because = (f"x - z is clipped to {self.clip_residual:g}",)
             return item_certificate(facts, table, because, missing, _OWN_NOISE)
-        if facts.missing:
-            return Certificate(self.lipschitz, missing=facts.missing, theorem=_OWN_NOISE)
         moved = np.full(facts.items, 4 * facts.gradient_bound * self.gamma / (1 + self.gamma * self.ridge))
-        return prox_certificate(self.lipschitz, moved, facts, self.tolerance, list(facts.because), _OWN_NOISE)
+        return moved_certificate(self.lipschitz, moved, facts, self.tolerance, facts.because, _OWN_NOISE)
 
 
 class SummedADMM(ConsensusADMM):
@@ -212,13 +197,10 @@ class SummedADMM(ConsensusADMM):
             return Certificate(None, missing=missing, theorem=_NOISY_SUM)
         facts = self.facts
         bound = 2 * relaxation * self.clip_residual * facts.items * facts.item_weights
-        return item_certificate(
-            facts,
-            {("user", "zero-out"): bound, ("user", "replace-one"): 2 * bound},
-            (f"x - z is clipped to {self.clip_residual:g}",),
-            ("clipping x - z bounds a user as a whole, not one record of it",),
-            _NOISY_SUM,
-        )
+        table = {("user", "zero-out"): bound, ("user", "replace-one"): 2 * bound}
+        because = (f"x - z is clipped to {self.clip_residual:g}",)
+        missing = ("clipping x - z bounds a user as a whole, not one record of it",)
+        return item_certificate(facts, table, because, missing, _NOISY_SUM)
 
 
 class AnchoredADMM(ConsensusADMM):
@@ -251,13 +233,7 @@ class AnchoredADMM(ConsensusADMM):
         self.radius = radius
 
     def local(
-        self,
-        data: RowProx | ItemsProx,
-        chosen: Indices | slice,
-        block: Array,
-        z: Array,
-        relaxation: float,
-        kick: Array | None,
+        self, data: Proxes, chosen: Indices | slice, block: Array, z: Array, relaxation: float, kick: Array | None
     ) -> tuple[Array, Array]:
         offset = self._residual(data, chosen, block, z)
         offset *= 2 * relaxation
@@ -284,10 +260,7 @@ class AnchoredADMM(ConsensusADMM):
             missing = (*facts.missing, "or pass radius=r, which bounds every block.")
             return Certificate(None, missing=missing, theorem=_FRESH_NOISE)
         weights = facts.item_weights
-        table: dict[tuple[str, str], Array] = {
-            ("user", "replace-one"): 2 * self.radius * weights,
-            ("user", "zero-out"): self.radius * weights,
-        }
+        table = {("user", "replace-one"): 2 * self.radius * weights, ("user", "zero-out"): self.radius * weights}
         missing = ()
         if not facts.knows_rows:
             missing = (ROWS_ARE_PRIVATE,)
@@ -345,20 +318,11 @@ class StatelessProx(Operator):
         self.facts, self.gamma, self.ridge, self.tolerance = facts, gamma, ridge, self.inner.tolerance
         self.blocks, self.message_size = facts.items, facts.width
 
-    def prepare(self, rows: Rows | None) -> Any:
+    def prepare(self, rows: Rows) -> Proxes:
         return self.inner.prepare(rows)
 
-    def start(self) -> tuple[Array, Array]:
-        return np.zeros(self.facts.width), np.zeros((self.blocks, 0))
-
     def local(
-        self,
-        data: RowProx | ItemsProx,
-        chosen: Indices | slice,
-        block: Array,
-        z: Array,
-        relaxation: float,
-        kick: Array | None,
+        self, data: Proxes, chosen: Indices | slice, block: Array, z: Array, relaxation: float, kick: Array | None
     ) -> tuple[Array, Array]:
         points = np.broadcast_to(z, (len(block), self.message_size))
         message = 2 * relaxation * (data.solve(chosen, points.copy(), z) - points)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -13,7 +13,8 @@ from hushpoint._checks import require_positive
 from hushpoint._types import Array, Indices
 from hushpoint.certificates import Certificate, Theorem
 from hushpoint.operators.base import Operator
-from hushpoint.problem import ROWS_ARE_PRIVATE, Facts
+from hushpoint.operators.sensitivity import moved_certificate
+from hushpoint.problem import Facts
 from hushpoint.rows import Rows
 
 if TYPE_CHECKING:
@@ -45,17 +46,8 @@ class Gradient(Operator):
         self.blocks, self.message_size = facts.items, facts.width
         self.multiplicity = _counts(facts) if facts.weights == "rows" else None
 
-    def start(self) -> tuple[Array, Array]:
-        return np.zeros(self.facts.width), np.zeros((self.blocks, 0))
-
     def local(
-        self,
-        data: Rows,
-        chosen: Indices | slice,
-        block: Array,
-        z: Array,
-        relaxation: float,
-        kick: Array | None,
+        self, data: Rows, chosen: Indices | slice, block: Array, z: Array, relaxation: float, kick: Array | None
     ) -> tuple[Array, Array]:
         rows = data.take(chosen)
         slopes = rows.row_loss.derivative(rows.margins(z), rows.targets) / np.repeat(rows.counts, rows.counts)
@@ -78,20 +70,11 @@ class Gradient(Operator):
         from hushpoint.kernels.passes import passes_over
 
         rows = data.take(chosen)
-        everyone = rows is data and len(rows) == self.facts.rows
-        if everyone and multiplicity is None:
-            return block, passes_over(rows).gradient(z, self._row_shares)
-        weights = np.ones(rows.items) if multiplicity is None else multiplicity
-        row_weights = np.repeat(weights / rows.counts, rows.counts)
-        if everyone:
+        row_weights = rows.shared_out(multiplicity)
+        if rows is data and len(rows) == self.facts.rows:
             return block, passes_over(rows).gradient(z, row_weights)
         slopes = rows.row_loss.derivative(rows.margins(z), rows.targets)
         return block, rows.store.pull(slopes * row_weights)
-
-    @cached_property
-    def _row_shares(self) -> Array:
-        """How much each row counts in the sum over all items, where items count once."""
-        return np.repeat(1 / self.facts.row_counts, self.facts.row_counts)
 
     def combine(self, shared: Array, total: Array, chosen: Indices | None, relaxation: float) -> Array:
         step = relaxation * self.step_size
@@ -134,20 +117,14 @@ class CoordinateGradient(Operator):
         """How much each row counts in the sum over all items."""
         return np.repeat(_counts(self.facts) / self.facts.row_counts, self.facts.row_counts)
 
-    def prepare(self, rows: Rows | None) -> Any:
-        return rows if rows is None else replace(rows, store=rows.store.by_columns())
+    def prepare(self, rows: Rows) -> Rows:
+        return replace(rows, store=rows.store.by_columns())
 
     def start(self) -> tuple[Array, Array]:
         return np.zeros(self.facts.width), np.zeros((self.blocks, 0))
 
     def local(
-        self,
-        data: Rows,
-        chosen: Indices | slice,
-        block: Array,
-        z: Array,
-        relaxation: float,
-        kick: Array | None,
+        self, data: Rows, chosen: Indices | slice, block: Array, z: Array, relaxation: float, kick: Array | None
     ) -> tuple[Array, Array]:
         slopes = self._row_weights * data.row_loss.derivative(data.margins(z), data.targets)
         return block, data.store.pull_columns(chosen, slopes)[:, None]
@@ -189,15 +166,7 @@ class CoordinateGradient(Operator):
 
 def gradient_certificate(facts: Facts, lipschitz: float | None, theorem: Theorem) -> Certificate:
     """Sensitivity of the sum of item gradients, each counted ``n w_i`` times."""
-    if facts.missing:
-        return Certificate(lipschitz, missing=facts.missing, theorem=theorem)
-    bound = facts.gradient_bound * _counts(facts)
-    record = facts.share_of_a_row(bound)
-    table: dict[tuple[str, str], Array] = {("user", "replace-one"): 2 * bound, ("user", "zero-out"): bound}
-    if record is None:
-        return Certificate(lipschitz, table, facts.because, (ROWS_ARE_PRIVATE,), theorem)
-    rows: dict[tuple[str, str], Array] = {("record", "replace-one"): 2 * record, ("record", "zero-out"): record}
-    return Certificate(lipschitz, {**table, **rows}, facts.because, theorem=theorem)
+    return moved_certificate(lipschitz, 2 * facts.gradient_bound * _counts(facts), facts, 0.0, facts.because, theorem)
 
 
 def _counts(facts: Facts) -> Array:

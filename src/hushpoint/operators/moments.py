@@ -30,17 +30,8 @@ class MeanOfRows(Operator):
     def __init__(self, facts: Facts, size: int) -> None:
         self.facts, self.blocks, self.message_size = facts, facts.items, size
 
-    def start(self) -> tuple[Array, Array]:
-        return np.zeros(self.message_size), np.zeros((self.blocks, 0))
-
     def local(
-        self,
-        data: Rows,
-        chosen: Indices | slice,
-        block: Array,
-        z: Array,
-        relaxation: float,
-        kick: Array | None,
+        self, data: Rows, chosen: Indices | slice, block: Array, z: Array, relaxation: float, kick: Array | None
     ) -> tuple[Array, Array]:
         rows = data.take(chosen)
         alone = (self.move(rows, np.array([item]), block, z, relaxation, None, None)[1] for item in range(rows.items))
@@ -58,8 +49,7 @@ class MeanOfRows(Operator):
     ) -> tuple[Array, Array]:
         """The sum of the messages in chunks of rows, without a message per item."""
         rows = data.take(chosen)
-        weights = np.ones(rows.items) if multiplicity is None else multiplicity
-        return block, self.total(rows, np.repeat(weights / rows.counts, rows.counts))
+        return block, self.total(rows, rows.shared_out(multiplicity))
 
     @abstractmethod
     def total(self, rows: Rows, row_weights: Array) -> Array:

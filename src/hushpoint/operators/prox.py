@@ -58,11 +58,6 @@ class WholeProx:
             self._factor = scipy.linalg.cho_factor(self.hessian(weights))
             self._pull = rows.store.pull(weights * rows.targets)
 
-    @property
-    def direct(self) -> bool:
-        """Whether the prox is one linear system, factored once."""
-        return self._factor is not None
-
     def solve(self, points: Array, guess: Array) -> Array:
         """The minimiser for ``v = points`` (one point, or one a row), starting from ``guess``."""
         many = np.atleast_2d(points)
@@ -87,9 +82,8 @@ class WholeProx:
         return np.asarray(rows.store.pull(slopes).T + rest)
 
     def gradient_at(self, x: Array, point: Array) -> Array:
-        """The gradient at x for one ``v = point``."""
-        gap = (x if self.A is None else self.A @ x) - point
-        return np.asarray(self._sum_at(x) + self.ridge * x + (gap if self.A is None else gap @ self.A) / self.gamma)
+        """The gradient at x for one ``v = point``, where A = I."""
+        return np.asarray(self._sum_at(x) + self.ridge * x + (x - point) / self.gamma)
 
     def _sum_at(self, x: Array) -> Array:
         """The weighted sum of the rows' gradients at x; their curvatures are kept."""
@@ -232,13 +226,11 @@ class ItemsProx:
 
 
 def _compiled_users(rows: Rows, step: float, gradient_tolerance: Array) -> UsersProx | None:
-
-    loss = rows.loss.code
-    if loss is None:
+    if rows.loss.code is None:
         return None
     from hushpoint.kernels.users import UsersProx
 
-    return UsersProx(rows, loss, step, gradient_tolerance)
+    return UsersProx(rows, rows.loss.code, step, gradient_tolerance)
 
 
 class _LocalProblems:

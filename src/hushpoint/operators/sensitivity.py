@@ -1,8 +1,9 @@
-"""Certificates and tolerances that the proximal operators share."""
+"""Certificates and tolerances that operators share."""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
 from typing import Any
 
 from hushpoint._checks import require_positive
@@ -23,19 +24,24 @@ def item_certificate(
     return Certificate(None, table, tuple(because), tuple(missing), theorem)
 
 
-def prox_certificate(
-    lipschitz: float | None, moved: Array, facts: Facts, tolerance: float, because: list[str], theorem: Theorem
+def moved_certificate(
+    lipschitz: float | None, moved: Array, facts: Facts, tolerance: float, because: Iterable[str], theorem: Theorem
 ) -> Certificate:
-    """Sensitivity of R whose prox moves by ``moved`` for a whole item, and by its share for one row of it."""
+    """Sensitivity of what moves by ``moved`` for a whole item, and by its share for one row of it; half for zero-out.
+
+    Where it is made of proxes, each is computed to the tolerance.
+    """
+    if facts.missing:
+        return Certificate(lipschitz, missing=facts.missing, theorem=theorem)
     slack = 4 * tolerance
     if tolerance:
         because = [*because, f"proxes are solved to {tolerance:g}"]
         if facts.row_norm is None:
             because.append("no prox fails, which without row_norm long rows could make it do")
     table = {("user", "replace-one"): moved + slack, ("user", "zero-out"): moved / 2 + slack}
-    record = facts.share_of_a_row(moved)
-    if record is None:
+    if not facts.knows_rows:
         return Certificate(lipschitz, table, tuple(because), (ROWS_ARE_PRIVATE,), theorem)
+    record = moved / facts.row_counts
     rows = {("record", "replace-one"): record + slack, ("record", "zero-out"): record / 2 + slack}
     return Certificate(lipschitz, {**table, **rows}, tuple(because), theorem=theorem)
 

@@ -31,9 +31,6 @@ class ArrayRows(Store):
     def take(self, index: Any) -> ArrayRows:
         return ArrayRows(self.array[index])
 
-    def in_memory(self) -> ArrayRows:
-        return self
-
     def __getitem__(self, index: Any) -> Array:
         return np.asarray(self.array[index])
 

@@ -51,6 +51,14 @@ class Rows:
         """Rows of each item."""
         return np.ones(len(self), dtype=np.int64) if self.offsets is None else np.diff(self.offsets)
 
+    def shared_out(self, weights: Array | None) -> Array:
+        """The weight of each item, shared equally by its rows; None: items count once."""
+        return self._shares if weights is None else np.repeat(weights / self.counts, self.counts)
+
+    @cached_property
+    def _shares(self) -> Array:
+        return np.repeat(1 / self.counts, self.counts)
+
     @cached_property
     def slope_limits(self) -> Array:
         """``limits``, infinite where nothing is clipped."""

@@ -40,9 +40,6 @@ class SparseRows(Store):
     def take(self, index: Any) -> SparseRows:
         return SparseRows(self.matrix[index])
 
-    def in_memory(self) -> SparseRows:
-        return self
-
     def __getitem__(self, index: Any) -> Array:
         return np.asarray(self.matrix[index].toarray())
 

@@ -92,10 +92,6 @@ class Store(ABC):
             place = slice(start, min(start + size, len(self)))
             yield place, self.take(place)
 
-    def in_memory(self) -> Store:
-        """All rows, in memory."""
-        return self.take(slice(None))
-
     def __getitem__(self, index: Any) -> Array:
         return self.take(index)[:]
 
@@ -171,7 +167,7 @@ class Store(ABC):
 
     def squares(self) -> Store:
         """Every entry squared."""
-        return self.in_memory().squares()
+        return self.take(slice(None)).squares()
 
     def times(self, factors: Array) -> Array:
         """Every row times its factors: one, or one for each entry."""
