@@ -14,6 +14,7 @@ import pytest
 from numpy.typing import NDArray
 from rich.console import Console
 from scipy.stats import binom, norm
+from study_tables import markdown_table, read_numbers
 
 from hushpoint import methods
 from hushpoint.commands import reproduce as commands
@@ -358,14 +359,14 @@ def test_numbers_are_written_for_people_and_bounds_to_the_safe_side() -> None:
 
 def test_the_table_fits_a_terminal_and_holds_the_frontier(finished: Path) -> None:
     # Catches: numbers cut off by a narrow terminal, another unit, a mean under another budget.
-    rows = frontier_table.read_numbers(read_rows(finished / "tables" / "frontier.csv"))
+    rows = read_numbers(read_rows(finished / "tables" / "frontier.csv"))
     wide = [{**row, "epsilon": epsilon} for row in rows if row["basis"] for epsilon in lasso.FULL.epsilons]
     console = Console(file=io.StringIO(), width=80)
     console.print(frontier_table.terminal_table([*rows[:2], *wide]))
     text = console.file.getvalue()  # type: ignore[attr-defined]
     assert "…" not in text
     assert max(map(len, text.splitlines())) <= 80
-    markdown = frontier_table.markdown_table(rows)
+    markdown = markdown_table(rows)
     for row in rows:
         if row["basis"]:
             line = next(line for line in markdown.splitlines() if line.startswith(f"| {row['label']}"))

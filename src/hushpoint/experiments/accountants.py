@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import asdict
-from typing import Any
+from functools import partial
 
 import numpy as np
 
 from hushpoint import methods
-from hushpoint.experiments.contenders import CONTENDERS, SHARE, Size
-from hushpoint.experiments.study import Cell, Record
+from hushpoint.experiments.contenders import CONTENDERS, SHARE, Size, sampled_admm
+from hushpoint.experiments.study import Cell, Record, json_number
 from hushpoint.plan import Plan
 from hushpoint.privacy import exact_mu, published
 from hushpoint.privacy.gaussian import gaussian_rdp, gdp_epsilon, rdp_epsilon
@@ -23,6 +24,7 @@ from hushpoint.regularizers import L2
 GUARANTEES = ("method", "label", "accountant", "basis", "view", "adjacency", "steps", "epsilon", "delta")
 NOISE = ("method", "label", "epsilon", "steps", "noise_std", "adjacency", "view")
 
+_ONE = "replace-one"
 _CLIP = 0.4
 _RIDGE = 0.05  # makes a step contract, which the last-iterate bound lives on
 _USERS = 20  # of the small consensus problem, whose exact loss can be computed
@@ -57,32 +59,32 @@ def guarantee_rows(settings: Record) -> Record:
         for steps in settings["steps"]:
             if accountant == "exact" and steps > _LONGEST_EXACT:
                 continue
-            epsilon = epsilon_of(steps)
-            rows.append(
-                {
-                    "method": settings["method"],
-                    "label": label,
-                    "accountant": accountant,
-                    "basis": basis,
-                    "view": view,
-                    "adjacency": adjacency,
-                    "steps": steps,
-                    "epsilon": epsilon if math.isfinite(epsilon) else "inf",
-                    "delta": settings["delta"],
-                }
-            )
+            row = {"method": settings["method"], "label": label, "accountant": accountant, "basis": basis, "view": view}
+            row |= {"adjacency": adjacency, "steps": steps, "epsilon": json_number(epsilon_of(steps))}
+            rows.append({**row, "delta": settings["delta"]})
     return {"rows": rows}
 
 
-Accountants = dict[str, tuple[str, str, str, Callable[[int], float]]]
+Accountant = tuple[str, str, str, Callable[[int], float]]  # basis, view, adjacency, and the epsilon of so many steps
+Accountants = dict[str, Accountant]
 
 
-def _gaussian(mu: float, delta: float) -> float:
-    return gdp_epsilon(mu, delta)
+def _composed(make: Callable[[int], Plan], delta: float, view: str) -> Accountants:
+    """Gaussian and Renyi composition of all the steps of a plan, seen by a viewer."""
 
+    def mu(steps: int) -> float:
+        found = make(steps).guarantee(delta, "iterates").mu
+        assert found is not None
+        return found
 
-def _renyi(mu: float, delta: float) -> float:
-    return rdp_epsilon(lambda alpha: gaussian_rdp(mu, alpha), delta)
+    def renyi(steps: int) -> float:
+        total = mu(steps)
+        return rdp_epsilon(lambda alpha: gaussian_rdp(total, alpha), delta)
+
+    return {
+        "gdp": ("proved", view, _ONE, lambda steps: gdp_epsilon(mu(steps), delta)),
+        "rdp": ("proved", view, _ONE, renyi),
+    }
 
 
 def _one_dimension(items: int) -> Problem:
@@ -92,44 +94,31 @@ def _one_dimension(items: int) -> Problem:
     return Problem(rows, np.zeros(items), regularizer=L2(_RIDGE), row_norm=1.0, clip=_CLIP)
 
 
-def _central(make: Callable[[Problem, int, dict[str, Any]], Plan], items: int, delta: float) -> Accountants:
+def _central(method: Callable[..., Plan], length: float, items: int, delta: float) -> Accountants:
     """Gaussian and Renyi composition, the last-iterate bound, and the exact loss of the last iterate."""
     problem = _one_dimension(items)
-    noise = {"noise_std": make(problem, 100, {"budget": Budget(1.0, delta, "iterates")}).parameters["noise_std"]}
+    noise_std = method(problem, 100, length, budget=Budget(1.0, delta, "iterates")).parameters["noise_std"]
 
-    def mu(steps: int) -> float:
-        found = make(problem, steps, noise).guarantee(delta, "iterates").mu
-        assert found is not None
-        return found
+    def make(steps: int) -> Plan:
+        return method(problem, steps, length, noise_std=noise_std)
 
-    def last(steps: int) -> float:
-        return make(problem, steps, noise).guarantee(delta, "final").epsilon
-
-    def exact(steps: int) -> float:
-        small = make(problem, steps, noise)
-        return gdp_epsilon(exact_mu(small, problem, view="final"), delta)
-
-    one = "replace-one"
     return {
-        "gdp": ("proved", "iterates", one, lambda steps: _gaussian(mu(steps), delta)),
-        "rdp": ("proved", "iterates", one, lambda steps: _renyi(mu(steps), delta)),
-        "last_iterate": ("proved", "final", one, last),
-        "exact": ("exact", "final", one, exact),
+        **_composed(make, delta, "iterates"),
+        "last_iterate": ("proved", "final", _ONE, lambda steps: make(steps).guarantee(delta, "final").epsilon),
+        "exact": _exact(make, problem, delta),
     }
 
 
-def _dp_gd(size: Size, delta: float) -> tuple[str, Accountants]:
-    def make(problem: Problem, steps: int, level: dict[str, Any]) -> Plan:
-        return methods.dp_sgd(problem, steps, 0.5, **level)
+def _exact(make: Callable[[int], Plan], problem: Problem, delta: float) -> Accountant:
+    return "exact", "final", _ONE, lambda steps: gdp_epsilon(exact_mu(make(steps), problem, view="final"), delta)
 
-    return "DP-GD with a ridge (full batch)", _central(make, size.items, delta)
+
+def _dp_gd(size: Size, delta: float) -> tuple[str, Accountants]:
+    return "DP-GD with a ridge (full batch)", _central(methods.dp_sgd, 0.5, size.items, delta)
 
 
 def _private_admm(size: Size, delta: float) -> tuple[str, Accountants]:
-    def make(problem: Problem, steps: int, level: dict[str, Any]) -> Plan:
-        return methods.private_admm(problem, steps, 1.0, **level)
-
-    return "one-block ADMM (Alg. 5) with a ridge", _central(make, size.items, delta)
+    return "one-block ADMM (Alg. 5) with a ridge", _central(methods.private_admm, 1.0, size.items, delta)
 
 
 def _dp_sgd(size: Size, delta: float) -> tuple[str, Accountants]:
@@ -153,11 +142,6 @@ def _consensus(size: Size, delta: float) -> tuple[str, Accountants]:
     def make(steps: int) -> Plan:
         return methods.centralized_admm(problem, steps, gamma, noise_std=noise_std)
 
-    def mu(steps: int) -> float:
-        found = make(steps).guarantee(delta, "iterates").mu
-        assert found is not None
-        return found
-
     def printed(steps: int) -> float:
         def rdp(alpha: float) -> float:
             return published.centralized_admm_rdp(
@@ -166,16 +150,11 @@ def _consensus(size: Size, delta: float) -> tuple[str, Accountants]:
 
         return rdp_epsilon(rdp, delta, conversion="paper")
 
-    one = "replace-one"
     return f"centralized ADMM (Alg. 2), {_USERS} users", {
-        "gdp": ("proved", "messages", one, lambda steps: _gaussian(mu(steps), delta)),
-        "rdp": ("proved", "messages", one, lambda steps: _renyi(mu(steps), delta)),
-        "published": ("published", "final", one, printed),
-        "exact": (
-            "exact", "final", one,
-            lambda steps: gdp_epsilon(exact_mu(make(steps), problem, view="final"), delta),
-        ),
-    }  # fmt: skip
+        **_composed(make, delta, "messages"),
+        "published": ("published", "final", _ONE, printed),
+        "exact": _exact(make, problem, delta),
+    }
 
 
 def _walk(size: Size, delta: float) -> tuple[str, Accountants]:
@@ -192,25 +171,19 @@ def _walk(size: Size, delta: float) -> tuple[str, Accountants]:
         )
 
     def printed(passes: int) -> float:
-        table = []
-        for alpha in np.geomspace(1.01, 1e4, 200):
-            try:
-                value = published.network_rdp(
-                    alpha=float(alpha), participations=passes, loss_lipschitz=_CLIP, gamma=gamma,
-                    noise_std=noise_std, items=size.items,
+        table: dict[float, float] = {}
+        for alpha in np.geomspace(1.01, 1e4, 200).tolist():
+            with suppress(ValueError):  # outside the printed condition
+                table[alpha] = published.network_rdp(
+                    alpha=alpha, participations=passes, loss_lipschitz=_CLIP, gamma=gamma, noise_std=noise_std,
+                    items=size.items,
                 )  # fmt: skip
-            except ValueError:
-                continue  # outside the printed condition
-            table.append((float(alpha), value))
-        if not table:
-            return math.inf
-        return rdp_epsilon(([a for a, _ in table], [v for _, v in table]), delta, conversion="paper")
+        return rdp_epsilon((list(table), list(table.values())), delta, conversion="paper") if table else math.inf
 
-    one = "replace-one"
     return "walk over the users (a step is a pass)", {
-        "gdp": ("proved", "messages", one, lambda passes: make(passes).guarantee(delta, "messages").epsilon),
-        "rdp": ("proved", "network", one, lambda passes: make(passes).guarantee(delta, "network").epsilon),
-        "published": ("published", "network", one, printed),
+        "gdp": ("proved", "messages", _ONE, lambda passes: make(passes).guarantee(delta, "messages").epsilon),
+        "rdp": ("proved", "network", _ONE, lambda passes: make(passes).guarantee(delta, "network").epsilon),
+        "published": ("published", "network", _ONE, printed),
     }
 
 
@@ -228,38 +201,21 @@ _ACCOUNTED: dict[str, Callable[[Size, float], tuple[str, Accountants]]] = {
 
 def noise_rows(settings: Record) -> Record:
     """A cell: the noise of one method against the number of steps."""
-    size, delta, epsilon = Size(**settings["size"]), settings["delta"], settings["epsilon"]
+    size, name, delta, epsilon = Size(**settings["size"]), settings["method"], settings["delta"], settings["epsilon"]
     problem = Problem.declared(size.items, size.features, row_norm=1.0, clip=_CLIP)
     rows = []
     for steps in settings["steps"]:
-        budget = Budget(epsilon, delta, adjacency="zero-out")
-        plan = _NOISES[settings["method"]](problem, steps, budget)
-        rows.append(
-            {
-                "method": settings["method"],
-                "label": CONTENDERS[settings["method"]].label,
-                "epsilon": epsilon,
-                "steps": steps,
-                "noise_std": plan.parameters["noise_std"],
-                "adjacency": "zero-out",
-                "view": plan.default_view,
-            }
-        )
+        plan = _NOISES[name](problem, steps, 1.0, budget=Budget(epsilon, delta, adjacency="zero-out"))
+        row = {"method": name, "label": CONTENDERS[name].label, "epsilon": epsilon, "steps": steps}
+        row |= {"noise_std": plan.parameters["noise_std"], "adjacency": "zero-out", "view": plan.default_view}
+        rows.append(row)
     return {"rows": rows}
 
 
-def _spread_out(problem: Problem, rounds: int, budget: Budget) -> Plan:
-    cap = max(1, math.ceil(1.5 * SHARE * rounds))
-    size = max(1, round(SHARE * problem.items))
-    return methods.federated_admm(problem, rounds, 1.0, sample_size=size, participation_cap=cap, budget=budget)
-
-
-_NOISES: dict[str, Callable[[Problem, int, Budget], Plan]] = {
-    "dp_gd": lambda problem, steps, budget: methods.dp_sgd(problem, steps, 1.0, budget=budget),
-    "dp_sgd_sampled": lambda problem, steps, budget: methods.dp_sgd(
-        problem, steps, 1.0, sample_prob=SHARE, budget=budget
-    ),
-    "private_admm": lambda problem, steps, budget: methods.private_admm(problem, steps, 1.0, budget=budget),
-    "anchored_admm": lambda problem, steps, budget: methods.anchored_admm(problem, steps, 1.0, budget=budget),
-    "federated_admm_local": _spread_out,
+_NOISES: dict[str, Callable[..., Plan]] = {
+    "dp_gd": methods.dp_sgd,
+    "dp_sgd_sampled": partial(methods.dp_sgd, sample_prob=SHARE),
+    "private_admm": methods.private_admm,
+    "anchored_admm": methods.anchored_admm,
+    "federated_admm_local": sampled_admm,
 }

@@ -5,9 +5,9 @@ Methods are compared on the same data, run by run: a standard error is that of t
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from statistics import fmean, stdev
 from typing import Any
 
 from hushpoint.experiments.study import apart, at_least, at_most, number
@@ -38,16 +38,9 @@ class Frontier:
 
     def clear(self, one: Row, other: Row) -> bool:
         """Whether two methods differ by more than two standard errors of their difference on the same data."""
-        pairs = zip(self._of(one), self._of(other), strict=True)
-        gaps = [a - b for a, b in pairs]
-        mean = math.fsum(gaps) / len(gaps)
-        if len(gaps) < 2:
-            return False
-        variance = math.fsum((gap - mean) ** 2 for gap in gaps) / (len(gaps) - 1)
-        return abs(mean) > _SURE * math.sqrt(variance / len(gaps))
-
-    def _of(self, row: Row) -> list[float]:
-        return self._runs[row["method"], row["epsilon"]]
+        first, second = (self._runs[row["method"], row["epsilon"]] for row in (one, other))
+        gaps = [a - b for a, b in zip(first, second, strict=True)]
+        return len(gaps) > 1 and abs(fmean(gaps)) > _SURE * stdev(gaps) / math.sqrt(len(gaps))
 
     def useful(self, row: Row) -> bool:
         """Whether a method clearly does better than the model 0."""
@@ -98,9 +91,10 @@ def _first(frontier: Frontier, epsilon: float, here: Sequence[Row]) -> str:
 
 
 def _admm_against_gradients(frontier: Frontier, epsilon: float) -> list[str]:
-    ours, theirs = _best_of_both(frontier, epsilon)
-    if ours is None or theirs is None:
+    both = _best_of_both(frontier, epsilon)
+    if both is None:
         return []
+    ours, theirs = both
     gap = ours["excess_mean"] - theirs["excess_mean"]
     verb = "loses to" if gap > 0 else "beats"
     return [
@@ -110,10 +104,11 @@ def _admm_against_gradients(frontier: Frontier, epsilon: float) -> list[str]:
     ]
 
 
-def _best_of_both(frontier: Frontier, epsilon: float) -> tuple[Row | None, Row | None]:
+def _best_of_both(frontier: Frontier, epsilon: float) -> tuple[Row, Row] | None:
+    """The best ADMM and the best gradient method with someone trusted, where both were run."""
     here = frontier.at(epsilon, *TRUSTED)
-    admm = next((row for row in here if row["method"] not in GRADIENT), None)
-    return admm, next((row for row in here if row["method"] in GRADIENT), None)
+    admm, gradient = ([row for row in here if (row["method"] in GRADIENT) is wanted] for wanted in (False, True))
+    return (admm[0], gradient[0]) if admm and gradient else None
 
 
 def _sure(frontier: Frontier, one: Row, other: Row) -> str:
@@ -126,9 +121,7 @@ def edge_claims(rows: Sequence[Row], grids: Mapping[str, Mapping[str, Sequence[f
     for method, grid in grids.items():
         own = [row for row in rows if row["method"] == method]
         size = "reach" if "reach" in grid else "gamma"
-        known = [row["parameters"] for row in own]
-        chosen = [json.loads(choice) if isinstance(choice, str) else choice for choice in known]
-        at_end = [row for row, choice in zip(own, chosen, strict=True) if choice[size] == max(grid[size])]
+        at_end = [row for row in own if row["parameters"][size] == max(grid[size])]
         if at_end:
             where = _listed([f"{row['epsilon']:g}" for row in at_end])
             said.append(
@@ -195,10 +188,8 @@ def _duel(frontier: Frontier) -> list[str]:
     """The best ADMM against the best gradient method, both with someone trusted."""
     duels = []
     for epsilon in frontier.epsilons:
-        ours, theirs = _best_of_both(frontier, epsilon)
-        if ours is not None and theirs is not None:
-            gap = theirs["excess_mean"] - ours["excess_mean"]
-            duels.append((f"{epsilon:g}", gap, frontier.clear(ours, theirs)))
+        if both := _best_of_both(frontier, epsilon):
+            duels.append((f"{epsilon:g}", both[1]["excess_mean"] - both[0]["excess_mean"], frontier.clear(*both)))
     if not duels:
         return []
     wins = [f"{epsilon} (by {number(gap)})" for epsilon, gap, clear in duels if gap > 0 and clear]

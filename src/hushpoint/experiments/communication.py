@@ -8,10 +8,12 @@ data of the same law; what is reported comes from data that no setting has seen.
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict, dataclass, field
 from functools import cached_property, lru_cache, partial
+from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
@@ -26,12 +28,11 @@ from hushpoint._types import Array, Indices
 from hushpoint.experiments.contenders import AGGREGATOR, NOBODY
 from hushpoint.experiments.seeds import derived
 from hushpoint.experiments.study import Cell, Record, Study, number, spread, table_of_methods
-from hushpoint.experiments.tuning import Settings, choices, in_words, product, require_equal_effort
+from hushpoint.experiments.tuning import Settings, choices, product, require_equal_effort, say_grids
 from hushpoint.plan import Plan
 from hushpoint.privacy.guarantee import Adjacency, Budget
 from hushpoint.problem import Problem
 from hushpoint.regularizers import L2
-from hushpoint.schedules import FixedSample, PoissonSample
 
 ADJACENCY: Adjacency = "zero-out"  # which the amplification of secret samples needs
 DELTA = 1e-5
@@ -183,10 +184,8 @@ METHODS = {
 }  # fmt: skip
 
 
-def level(epsilon: float | None) -> dict[str, Any]:
+def level(epsilon: float) -> dict[str, Any]:
     """What the budget says about noise."""
-    if epsilon is None:
-        return {"noise_std": 0.0}
     return {"budget": Budget(epsilon, DELTA, adjacency=ADJACENCY, unit="user")}
 
 
@@ -198,9 +197,7 @@ class Plans:
     """
 
     def __init__(self, method: str, size: Size, rounds: int, share: float, epsilon: float | None) -> None:
-        self._make: Callable[[Settings, dict[str, Any]], Plan] = partial(
-            METHODS[method].make, draw(size, 0), rounds, share
-        )
+        self._make = partial(METHODS[method].make, draw(size, 0), rounds, share)
         self._ratio = 0.0
         if epsilon is not None:
             first = self._make(METHODS[method].grid[0], level(epsilon))
@@ -277,21 +274,9 @@ def _evaluated(settings: Record, rounds: int, plan: Plan) -> Record:
         _gap(plan, draw(Size(**settings["size"]), derived(seed, "data", run)), derived(seed, "noise", *name, run))
         for run in range(settings["runs"])
     ]
-    return {
-        **spread("gap", gaps),
-        "gaps": gaps,
-        "noise_std": plan.parameters["noise_std"],
-        "view": guarantee.view,
-        "messages": rounds * _participants(plan),
-    }
-
-
-def _participants(plan: Plan) -> float:
-    """Users that a round is expected to have."""
-    schedule = plan.schedule
-    if isinstance(schedule, FixedSample):
-        return float(schedule.size)
-    return schedule.blocks * (schedule.prob if isinstance(schedule, PoissonSample) else 1.0)
+    found = {"noise_std": plan.parameters["noise_std"], "view": guarantee.view}
+    expected = plan.schedule.most_at_once * plan.schedule.probability
+    return {**spread("gap", gaps), "gaps": gaps, **found, "messages": rounds * expected}
 
 
 @lru_cache
@@ -320,12 +305,14 @@ class Scale:
     tuning_runs: int = 3
     methods: tuple[str, ...] = tuple(METHODS)
     tails: tuple[float | None, ...] = _TAIL
-    most_settings: int | None = None
 
     def settings_of(self, method: str) -> list[Settings]:
         """The grid of a method."""
-        grid = [choice for choice in METHODS[method].grid if choice["tail"] in self.tails]
-        return grid[: self.most_settings]
+        return [choice for choice in METHODS[method].grid if choice["tail"] in self.tails]
+
+    def searches(self) -> Iterable[tuple[str, float | None, float]]:
+        """Every method, budget and share of the users."""
+        return itertools.product(self.methods, self.epsilons, self.shares)
 
 
 FULL = Scale()
@@ -359,11 +346,11 @@ def run_communication(
             {**common, "method": name, "epsilon": epsilon, "share": share, "grid": scale.settings_of(name)},
             _weight(name, share),
         )
-        for name in scale.methods for epsilon in scale.epsilons for share in scale.shares
+        for name, epsilon, share in scale.searches()
     ]  # fmt: skip
     study = Study("communication", TITLE, directory, _settings(scale, effort), {"quick": quick}, seed, console)
     tried = _tried(scale, study.run(cells, jobs))
-    rows = _rows(scale, tried)
+    rows = _rows(tried, scale.runs)
     study.save("communication", COLUMNS, rows)
     study.save("search", SEARCH, tried)
     return study.finish(_summary(rows), _claims(rows), _terminal_table(scale, rows))
@@ -402,49 +389,40 @@ def _settings(scale: Scale, effort: int) -> Record:
 def _tried(scale: Scale, results: dict[str, Record]) -> list[Record]:
     """Every number of rounds that was tried."""
     rows: list[Record] = []
-    for name in scale.methods:
-        about, each = METHODS[name], round_trip(name, scale.size.features)
-        for epsilon in scale.epsilons:
-            for share in scale.shares:
-                for entry in results[f"search-{name}-{_word(epsilon)}-{share:g}"]["tried"]:
-                    messages = entry.get("messages")
-                    sent = {} if messages is None else {
-                        "bytes": round(messages * each), "numbers": round(messages * 2 * scale.size.features)
-                    }  # fmt: skip
-                    rows.append(
-                        {
-                            "method": name, "label": about.label, "trust": about.trust, "share": share,
-                            "epsilon": math.inf if epsilon is None else epsilon, **entry, **sent,
-                        }
-                    )  # fmt: skip
+    features = scale.size.features
+    for name, epsilon, share in scale.searches():
+        about = {"method": name, "label": METHODS[name].label, "trust": METHODS[name].trust, "share": share}
+        about["epsilon"] = math.inf if epsilon is None else epsilon
+        for entry in results[f"search-{name}-{_word(epsilon)}-{share:g}"]["tried"]:
+            row = {**about, **entry}
+            if "messages" in entry:
+                row["bytes"] = round(entry["messages"] * round_trip(name, features))
+                row["numbers"] = round(entry["messages"] * 2 * features)
+            rows.append(row)
     return rows
 
 
-def _rows(scale: Scale, tried: Sequence[Record]) -> list[Record]:
+def _rows(tried: Sequence[Record], runs: int) -> list[Record]:
     """For every method, budget and share the first number of rounds that was enough, or the nearest miss."""
     rows: list[Record] = []
-    for name in scale.methods:
-        for epsilon in scale.epsilons:
-            for share in scale.shares:
-                level = math.inf if epsilon is None else epsilon
-                own = [
-                    row for row in tried
-                    if (row["method"], row["epsilon"], row["share"]) == (name, level, share) and "gap_mean" in row
-                ]  # fmt: skip
-                about = {"unit": "user", "adjacency": ADJACENCY, "delta": DELTA, "runs": scale.runs}
-                enough = [row for row in own if row["gap_mean"] <= TARGET]
-                if enough:
-                    rows.append({**enough[0], **about})
-                elif own:
-                    near = min(own, key=lambda row: row["gap_mean"])
-                    rows.append({**near, **about, "rounds": None, "bytes": None, "numbers": None})
+    about = {"unit": "user", "adjacency": ADJACENCY, "delta": DELTA, "runs": runs}
+    for _, search in itertools.groupby(tried, key=itemgetter("method", "epsilon", "share")):
+        own = [row for row in search if "gap_mean" in row]
+        enough = [row for row in own if row["gap_mean"] <= TARGET]
+        if enough:
+            rows.append({**enough[0], **about})
+        elif own:
+            near = min(own, key=itemgetter("gap_mean"))
+            rows.append({**near, **about, "rounds": None, "bytes": None, "numbers": None})
     return rows
 
 
-def _fewest(rows: Iterable[Record], what: str) -> Record | None:
-    """The row with the fewest rounds or bytes, if any was enough."""
+def _fewest(rows: Iterable[Record]) -> tuple[Record, Record] | None:
+    """The row with the fewest rounds and the one with the fewest bytes, if any was enough."""
     enough = [row for row in rows if row["rounds"] is not None]
-    return min(enough, key=lambda row: (row[what], row["bytes"])) if enough else None
+    if not enough:
+        return None
+    return min(enough, key=itemgetter("rounds", "bytes")), min(enough, key=itemgetter("bytes"))
 
 
 def _claims(rows: Sequence[Record]) -> list[str]:
@@ -455,11 +433,12 @@ def _claims(rows: Sequence[Record]) -> list[str]:
             own = [row for row in rows if (row["method"], row["epsilon"]) == (name, epsilon)]
             if not own:
                 continue
-            quick, small = _fewest(own, "rounds"), _fewest(own, "bytes")
-            if quick is None or small is None:
-                near = min(own, key=lambda row: row["gap_mean"])
+            fewest = _fewest(own)
+            if fewest is None:
+                near = min(own, key=itemgetter("gap_mean"))
                 said.append(f"{_budget(epsilon)} {near['label']} does not get there: {_percent(near)} at best.")
                 continue
+            quick, small = fewest
             text = f"{_budget(epsilon)} {quick['label']} needs {_rounds(quick)}, {_size(quick['bytes'])}, for"
             text += f" {_percent(quick)} (std {number(100 * quick['gap_std'])}%)"
             if small is not quick:
@@ -473,10 +452,11 @@ def _summary(rows: Sequence[Record]) -> list[str]:
     said = []
     for epsilon in dict.fromkeys(row["epsilon"] for row in rows):
         here = [row for row in rows if row["epsilon"] == epsilon]
-        quick, small = _fewest(here, "rounds"), _fewest(here, "bytes")
-        if quick is None or small is None:
+        fewest = _fewest(here)
+        if fewest is None:
             said.append(f"{_budget(epsilon)} no method gets within 1%.")
             continue
+        quick, small = fewest
         lost = [label for label in dict.fromkeys(row["label"] for row in here) if _lost(here, label)]
         text = f"{_budget(epsilon)} the fewest rounds, {quick['rounds']}, are those of {_equals(here, quick, 'rounds')}"
         text += f"; the fewest bytes, {_size(small['bytes'])}, those of {_equals(here, small, 'bytes')}"
@@ -525,9 +505,7 @@ def _say_what(scale: Scale, effort: int, console: Console) -> None:
         f"down by {1 - _PROGRESS:.0%}. Tuned over every combination of:",
         highlight=False,
     )
-    for name in scale.methods:
-        console.print(f"  {METHODS[name].label}: {in_words(scale.settings_of(name))}", highlight=False)
-    console.print()
+    say_grids(console, {METHODS[name].label: scale.settings_of(name) for name in scale.methods})
 
 
 def _terminal_table(scale: Scale, rows: Sequence[Record]) -> Table:
@@ -543,14 +521,10 @@ def _terminal_table(scale: Scale, rows: Sequence[Record]) -> Table:
         for epsilon in scale.epsilons:
             level = math.inf if epsilon is None else epsilon
             own = [row for row in rows if (row["method"], row["epsilon"]) == (name, level)]
-            quick, small = _fewest(own, "rounds"), _fewest(own, "bytes")
-            if quick is None or small is None:
+            if fewest := _fewest(own):
+                cells.append(f"{fewest[0]['rounds']}\n{_size(fewest[1]['bytes'])}")
+            else:
                 least = min((row["gap_mean"] for row in own), default=math.inf)
                 cells.append(f"never\n({number(100 * least)}%)")
-            else:
-                cells.append(f"{quick['rounds']}\n{_size(small['bytes'])}")
         table.add_row(f"{METHODS[name].label}\n({METHODS[name].trust})", *cells)
     return table
-
-
-__all__ = ["FULL", "METHODS", "QUICK", "Sample", "Scale", "Size", "draw", "run_communication"]

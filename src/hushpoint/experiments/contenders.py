@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Any
 
 import numpy as np
@@ -86,9 +86,7 @@ def draw(size: Size, seed: int) -> Sample:
     owned = size.items * size.rows_per_user
     rows, targets, _ = synthetic_lasso(owned + size.test_rows, size.features, size.support, seed=seed)
     first = slice(size.items)
-    return Sample(
-        size, rows[first], targets[first], rows[:owned], targets[:owned], rows[owned:], targets[owned:]
-    )  # fmt: skip
+    return Sample(size, rows[first], targets[first], rows[:owned], targets[:owned], rows[owned:], targets[owned:])
 
 
 Make = Callable[[Problem, Settings, dict[str, Any]], Plan]
@@ -119,24 +117,25 @@ class Contender:
         return self.make(problem, settings, {"budget": budget})
 
 
-def _gradient(problem: Problem, settings: Settings, level: dict[str, Any]) -> Plan:
-    steps = settings["steps"]
-    return methods.dp_sgd(problem, steps, settings["reach"] / steps, tail_average=settings["tail"], **level)
+def _reaching(method: Callable[..., Plan], **options: Any) -> Make:
+    """So many steps that together go as far as ``reach``."""
+
+    def make(problem: Problem, settings: Settings, level: dict[str, Any]) -> Plan:
+        steps = settings["steps"]
+        return method(problem, steps, settings["reach"] / steps, tail_average=settings["tail"], **options, **level)
+
+    return make
 
 
-def _sampled_gradient(problem: Problem, settings: Settings, level: dict[str, Any]) -> Plan:
-    steps = settings["steps"]
-    step = settings["reach"] / steps
-    return methods.dp_sgd(problem, steps, step, sample_prob=SHARE, tail_average=settings["tail"], **level)
+def _in_rounds(method: Callable[..., Plan]) -> Make:
+    """So many rounds with a gamma; further choices of the setting where it has them."""
 
+    def make(problem: Problem, settings: Settings, level: dict[str, Any]) -> Plan:
+        names = {"tail": "tail_average", "relaxation": "relaxation"}
+        options = {option: settings[name] for name, option in names.items() if name in settings}
+        return method(problem, settings["rounds"], settings["gamma"], **options, **level)
 
-def _one_block(problem: Problem, settings: Settings, level: dict[str, Any]) -> Plan:
-    steps = settings["steps"]
-    return methods.private_admm(problem, steps, settings["reach"] / steps, tail_average=settings["tail"], **level)
-
-
-def _anchored(problem: Problem, settings: Settings, level: dict[str, Any]) -> Plan:
-    return methods.anchored_admm(problem, settings["rounds"], settings["gamma"], tail_average=settings["tail"], **level)
+    return make
 
 
 def _summed(problem: Problem, settings: Settings, level: dict[str, Any]) -> Plan:
@@ -148,24 +147,11 @@ def _summed(problem: Problem, settings: Settings, level: dict[str, Any]) -> Plan
     )  # fmt: skip
 
 
-def _federated(problem: Problem, settings: Settings, level: dict[str, Any]) -> Plan:
-    rounds = settings["rounds"]
-    return methods.federated_admm(
-        problem, rounds, settings["gamma"], settings.get("relaxation", 0.5), sample_size=_some(problem),
-        participation_cap=math.ceil(1.5 * SHARE * rounds), tail_average=settings.get("tail"), **level,
-    )  # fmt: skip
-
-
-def _federated_uncapped(problem: Problem, settings: Settings, level: dict[str, Any]) -> Plan:
-    return methods.federated_admm(
-        problem, settings["rounds"], settings["gamma"], settings["relaxation"], sample_size=_some(problem), **level
-    )
-
-
-def _sites(problem: Problem, settings: Settings, level: dict[str, Any]) -> Plan:
-    return methods.federated_admm(
-        problem, settings["rounds"], settings["gamma"], tail_average=settings["tail"], **level
-    )
+def sampled_admm(problem: Problem, rounds: int, gamma: float, *, capped: bool = True, **options: Any) -> Plan:
+    """Federated ADMM with a share of the users a round, each of whom takes part little more often than on average."""
+    cap = math.ceil(1.5 * SHARE * rounds) if capped else None
+    some = max(1, round(SHARE * problem.items))
+    return methods.federated_admm(problem, rounds, gamma, sample_size=some, participation_cap=cap, **options)
 
 
 def _walk(problem: Problem, settings: Settings, level: dict[str, Any]) -> Plan:
@@ -190,15 +176,10 @@ def _walk_noise(items: int, passes: int, budget: Budget) -> float:
 
 
 def _token(problem: Problem, settings: Settings, level: dict[str, Any]) -> Plan:
-    hops = settings["passes"] * problem.items
-    cap = 2 * settings["passes"]
+    hops, cap = settings["passes"] * problem.items, 2 * settings["passes"]
     return methods.decentralized_admm(
         problem, hops, settings["gamma"], participation_cap=cap, tail_average=settings["tail"], **level
     )
-
-
-def _some(problem: Problem) -> int:
-    return max(1, round(SHARE * problem.items))
 
 
 def _published_plan(problem: Problem, settings: Settings, make: Make, epsilon: float, delta: float) -> Plan:
@@ -222,17 +203,9 @@ def _published_plan(problem: Problem, settings: Settings, make: Make, epsilon: f
     return plan_at(high)
 
 
-def _both_ways(people: Callable[[Plan], float]) -> Callable[[Plan], float]:
+def _both_ways(share: float) -> Callable[[Plan], float]:
     """The model to everyone who takes part, and an answer from each."""
-    return lambda plan: 2 * people(plan)
-
-
-def _everyone(plan: Plan) -> float:
-    return float(plan.schedule.blocks)
-
-
-def _sampled(plan: Plan) -> float:
-    return SHARE * plan.schedule.blocks
+    return lambda plan: 2 * (share * plan.schedule.blocks)
 
 
 _REACH = (1.0, 10.0, 60.0, 300.0, 1200.0, 5000.0)
@@ -258,31 +231,32 @@ CONTENDERS: dict[str, Contender] = {
     contender.name: contender
     for contender in (
         Contender(
-            "dp_gd", "DP-GD (full batch)", CURATOR, _gradient,
+            "dp_gd", "DP-GD (full batch)", CURATOR, _reaching(methods.dp_sgd),
             **_grids("steps", (30, 100), "reach", _REACH, tail=_TAIL),
         ),
         Contender(
-            "dp_sgd_sampled", "DP-SGD (10% sampled)", CURATOR, _sampled_gradient,
+            "dp_sgd_sampled", "DP-SGD (10% sampled)", CURATOR, _reaching(methods.dp_sgd, sample_prob=SHARE),
             **_grids("steps", (100, 300), "reach", _REACH, tail=_TAIL),
         ),
         Contender(
-            "private_admm", "one-block ADMM (Alg. 5)", CURATOR, _one_block,
+            "private_admm", "one-block ADMM (Alg. 5)", CURATOR, _reaching(methods.private_admm),
             **_grids("steps", (30, 10), "reach", _REACH, tail=_TAIL),
         ),
         Contender(
-            "anchored_admm", "anchored ADMM", AGGREGATOR, _anchored,
+            "anchored_admm", "anchored ADMM", AGGREGATOR, _in_rounds(methods.anchored_admm),
             **_grids("rounds", (100, 30), "gamma", _ANCHORED, tail=_TAIL),
-            sent=_both_ways(_everyone),
+            sent=_both_ways(1.0),
         ),
         Contender(
             "federated_admm_sum", "federated ADMM (noise on the sum)", AGGREGATOR, _summed,
             **_grids("rounds", (200, 60), "gamma", _WIDE, relaxation=(1.0, 0.5)),
-            sent=_both_ways(_sampled),
+            sent=_both_ways(SHARE),
         ),
         Contender(
-            "federated_admm_published", "federated ADMM (central bound as published)", AGGREGATOR, _federated_uncapped,
+            "federated_admm_published", "federated ADMM (central bound as published)", AGGREGATOR,
+            _in_rounds(partial(sampled_admm, capped=False)),
             **_grids("rounds", (20, 100), "gamma", _WIDE, relaxation=(0.5, 0.1)),
-            sent=_both_ways(_sampled), view="final", published=True,
+            sent=_both_ways(SHARE), view="final", published=True,
         ),
         Contender(
             "decentralized_walk", "stateless walk (seen by peers)", PEERS, _walk,
@@ -290,9 +264,9 @@ CONTENDERS: dict[str, Contender] = {
             problem=Sample.plain, view="network", sent=lambda plan: 1.0,
         ),
         Contender(
-            "federated_admm_local", "federated ADMM (Alg. 3, local noise)", NOBODY, _federated,
+            "federated_admm_local", "federated ADMM (Alg. 3, local noise)", NOBODY, _in_rounds(sampled_admm),
             **_grids("rounds", (20, 100), "gamma", _GAMMA, tail=_TAIL),
-            sent=_both_ways(_sampled),
+            sent=_both_ways(SHARE),
         ),
         Contender(
             "decentralized_admm", "decentralized ADMM (Alg. 4, local noise)", NOBODY, _token,
@@ -300,14 +274,14 @@ CONTENDERS: dict[str, Contender] = {
             sent=lambda plan: 1.0,
         ),
         Contender(
-            "local_users", "federated ADMM (20 rows a user)", NOBODY, _federated,
+            "local_users", "federated ADMM (20 rows a user)", NOBODY, _in_rounds(sampled_admm),
             **_grids("rounds", (20, 50), "gamma", _GAMMA, tail=_TAIL),
-            problem=Sample.by_user, sent=_both_ways(_sampled),
+            problem=Sample.by_user, sent=_both_ways(SHARE),
         ),
         Contender(
-            "local_sites", "federated ADMM (20 sites)", NOBODY, _sites,
+            "local_sites", "federated ADMM (20 sites)", NOBODY, _in_rounds(methods.federated_admm),
             **_grids("rounds", (20, 40), "gamma", _SITES, tail=_TAIL),
-            problem=Sample.by_site, unit="record", sent=_both_ways(_everyone),
+            problem=Sample.by_site, unit="record", sent=_both_ways(1.0),
         ),
     )
 }  # fmt: skip

@@ -18,12 +18,12 @@ from rich.console import Console
 
 from hushpoint.experiments import accountants, published_recipe
 from hushpoint.experiments.claims import Frontier, edge_claims, lasso_claims, lasso_summary
-from hushpoint.experiments.contenders import ADJACENCY, CONTENDERS, SHARE, Contender, Sample, Size, draw
+from hushpoint.experiments.contenders import ADJACENCY, CONTENDERS, SHARE, Size, draw
 from hushpoint.experiments.frontier_table import terminal_table
 from hushpoint.experiments.published_recipe import Recipe
 from hushpoint.experiments.seeds import derived
-from hushpoint.experiments.study import Cell, Record, Study, batches_of, in_batches, spread
-from hushpoint.experiments.tuning import Settings, choices, in_words, require_equal_effort, tuned
+from hushpoint.experiments.study import Cell, Record, Study, in_batches, joined, json_number, spread
+from hushpoint.experiments.tuning import Settings, choices, require_equal_effort, say_grids, tuned
 
 DELTA = 1e-6
 
@@ -34,8 +34,6 @@ FRONTIER = (
 ROUNDS = (
     "method", "label", "trust", "basis", "epsilon", "round", "numbers_sent", "objective_mean", "objective_std", "runs",
 )  # fmt: skip
-
-
 RUNS = ("method", "epsilon", "run", "objective")
 TUNING = ("method", "epsilon", "place", "validation_objective", "chosen", "parameters")
 TITLE = "Private ADMM and DP-SGD on the paper's Lasso, by the same budget, accountant and tuning effort"
@@ -60,18 +58,14 @@ class Scale:
     def settings_of(self, method: str) -> list[Settings]:
         """The grid of a method."""
         grid: Sequence[Settings] = getattr(CONTENDERS[method], self.grid)
-        return list(grid if self.most_settings is None else grid[: self.most_settings])
+        return list(grid[: self.most_settings])
 
 
 FULL = Scale()
 QUICK = Scale(
-    epsilons=(0.1, 1.0, 5.0, 20.0),
-    followed=(1.0,),
-    runs=5,
-    tuning_runs=2,
-    grid="quick",
+    epsilons=(0.1, 1.0, 5.0, 20.0), followed=(1.0,), runs=5, tuning_runs=2, grid="quick",
     recipe=Recipe(runs=2, epsilons=(0.01, 0.1, 1.0, 5.0)),
-)
+)  # fmt: skip
 
 
 # --- cells: each a function of JSON settings, run in a worker
@@ -111,7 +105,7 @@ def evaluation(settings: Record) -> Record:
     """Runs of the chosen setting, each on its own data, judged on its own test set; and the guarantee they had."""
     contender, choice, strength = CONTENDERS[settings["method"]], settings["parameters"], settings["strength"]
     size, seed = Size(**settings["size"]), settings["seed"]
-    objectives, ways, guarantee, plan = [], [], None, None
+    objectives, ways, plan = [], [], None
     for run in settings["runs"]:
         sample = draw(size, derived(seed, "data", run))
         if plan is None:
@@ -141,7 +135,7 @@ def evaluation(settings: Record) -> Record:
     if contender.published:
         stated = plan.guarantee(settings["delta"], "final", "replace-one", allow_published=True)
         proved = plan.guarantee(settings["delta"], "messages", "replace-one")
-        return {**record, "guarantee": stated.to_dict(), "epsilon_proved": _json_number(proved.epsilon)}
+        return {**record, "guarantee": stated.to_dict(), "epsilon_proved": json_number(proved.epsilon)}
     guarantee = plan.guarantee(settings["delta"], contender.view, ADJACENCY, contender.unit)
     return {**record, "guarantee": guarantee.to_dict(), "epsilon_proved": guarantee.epsilon}
 
@@ -162,10 +156,6 @@ def references(settings: Record) -> Record:
 
 def _milestones(steps: int, most: int = 24) -> list[int]:
     return sorted({round(step) for step in np.geomspace(1, steps, most)})
-
-
-def _json_number(value: float) -> float | str:
-    return value if math.isfinite(value) else "inf"
 
 
 # --- the study
@@ -191,7 +181,8 @@ def run_lasso(
     effort = require_equal_effort({name: scale.settings_of(name) for name in scale.methods})
     _say_what(scale, effort, console)
     if not brief:
-        _say_grids(scale, console)
+        console.print("Tuned over every combination of:")
+        say_grids(console, {CONTENDERS[name].label: scale.settings_of(name) for name in scale.methods})
     common = {"size": asdict(scale.size), "seed": seed, "delta": DELTA}
     first = Cell("regularisation", regularisation, {"size": common["size"], "seed": seed}, 0.2)
 
@@ -222,17 +213,18 @@ def run_lasso(
     results = study.run(cells, jobs, follow, later=0.2 + one * len(scale.epsilons))
 
     study.settings["strength"] = results["regularisation"]["strength"]
-    frontier, rounds, runs = _frontier(scale, results), _rounds(scale, results), _runs(scale, results)
+    done = _done(scale, results)
+    frontier, runs = _frontier(done, results), _runs(done, results["references"])
     study.save("frontier", FRONTIER, frontier)
-    study.save("rounds", ROUNDS, rounds)
+    study.save("rounds", ROUNDS, [*frontier[:2], *_rounds(scale, done)])
     study.save("runs", RUNS, runs)
-    study.save("tuning", TUNING, _tuning(results))
+    study.save("tuning", TUNING, _tuning(scale, results))
     for name, (columns, rows) in accountants.tables(results).items():
         study.save(name, columns, rows)
     recipe_rows: list[Record] = []
     if as_published:
-        for name, (columns, rows) in published_recipe.tables(results, DELTA).items():
-            study.save(name, columns, rows)
+        for name, rows in published_recipe.tables(results, scale.recipe, DELTA).items():
+            study.save(name, published_recipe.COLUMNS, rows)
             recipe_rows += rows
     shown = Frontier(frontier, runs)
     claims = lasso_claims(shown) + edge_claims(frontier, study.settings["grids"])
@@ -265,37 +257,30 @@ def _settings(scale: Scale, effort: int) -> Record:
 # --- tables
 
 
-def _frontier(scale: Scale, results: dict[str, Record]) -> list[Record]:
+Done = dict[tuple[str, float], Record]  # what was found for a method and an epsilon
+
+
+def _done(scale: Scale, results: dict[str, Record]) -> Done:
+    found = {
+        (name, epsilon): joined(results, f"runs-{name}-{epsilon:g}", "objectives", "ways")
+        for name in scale.methods for epsilon in scale.epsilons
+    }  # fmt: skip
+    return {key: record for key, record in found.items() if record}
+
+
+def _frontier(done: Done, results: dict[str, Record]) -> list[Record]:
     best, nothing = results["references"]["nonprivate"], results["references"]["zero"]
-    rows = [
-        _reference_row("nonprivate", "no privacy (scikit-learn)", math.inf, best, best),
-        _reference_row("zero", "the model 0 (no data used)", None, nothing, best),
+    rows: list[Record] = [
+        {"method": "nonprivate", "label": "no privacy (scikit-learn)", "trust": "", "epsilon": math.inf}
+        | _spread(best, best),
+        {"method": "zero", "label": "the model 0 (no data used)", "trust": "", "epsilon": None}
+        | _spread(nothing, best),
     ]
-    for name in scale.methods:
-        contender = CONTENDERS[name]
-        for epsilon in scale.epsilons:
-            batches = _batches(results, name, epsilon)
-            if not batches:
-                continue
-            objectives = [value for batch in batches for value in batch["objectives"]]
-            guarantee = batches[0]["guarantee"]
-            rows.append(
-                {
-                    **_identity(contender),
-                    **{key: guarantee[key] for key in ("view", "unit", "basis", "adjacency", "delta")},
-                    "epsilon": epsilon,
-                    **_spread(objectives, best),
-                    "rounds": batches[0]["rounds"],
-                    "noise_std": batches[0]["noise_std"],
-                    "epsilon_proved": batches[0]["epsilon_proved"],
-                    "parameters": results[f"tuning-{name}-{epsilon:g}"]["chosen"],
-                }
-            )
+    for (name, epsilon), found in done.items():
+        chosen = results[f"tuning-{name}-{epsilon:g}"]["chosen"]
+        row = {**_identity(name), **found["guarantee"], **found, "epsilon": epsilon, "parameters": chosen}
+        rows.append({**row, **_spread(found["objectives"], best)})
     return rows
-
-
-def _reference_row(name: str, label: str, epsilon: float | None, objectives: list[float], best: list[float]) -> Record:
-    return {"method": name, "label": label, "trust": "", "epsilon": epsilon, **_spread(objectives, best)}
 
 
 def _spread(objectives: list[float], best: list[float]) -> Record:
@@ -303,16 +288,13 @@ def _spread(objectives: list[float], best: list[float]) -> Record:
     return {**spread("objective", objectives), **spread("excess", excess), "runs": len(excess)}
 
 
-def _runs(scale: Scale, results: dict[str, Record]) -> list[Record]:
+def _runs(done: Done, references: Record) -> list[Record]:
     """Every single run; run k of every method had the same data."""
     known: list[tuple[str, float | None, list[float]]] = [
-        ("nonprivate", math.inf, results["references"]["nonprivate"]),
-        ("zero", None, results["references"]["zero"]),
+        ("nonprivate", math.inf, references["nonprivate"]),
+        ("zero", None, references["zero"]),
+        *((name, epsilon, found["objectives"]) for (name, epsilon), found in done.items()),
     ]
-    for name in scale.methods:
-        for epsilon in scale.epsilons:
-            batches = _batches(results, name, epsilon)
-            known.append((name, epsilon, [value for batch in batches for value in batch["objectives"]]))
     return [
         {"method": name, "epsilon": epsilon, "run": run, "objective": objective}
         for name, epsilon, objectives in known
@@ -320,58 +302,31 @@ def _runs(scale: Scale, results: dict[str, Record]) -> list[Record]:
     ]
 
 
-def _rounds(scale: Scale, results: dict[str, Record]) -> list[Record]:
-    references = [row for row in _frontier(scale, results) if row["method"] in ("nonprivate", "zero")]
-    rows: list[Record] = [{name: row.get(name) for name in ROUNDS} for row in references]
-    for name in scale.methods:
-        for epsilon in (value for value in scale.epsilons if value in scale.followed):
-            batches = _batches(results, name, epsilon)
-            if not batches:
-                continue
-            ways = np.array([way for batch in batches for way in batch["ways"]])
-            for k, step in enumerate(batches[0]["points"]):
-                rows.append(
-                    {
-                        **_identity(CONTENDERS[name]),
-                        "basis": batches[0]["guarantee"]["basis"],
-                        "epsilon": epsilon,
-                        "round": step,
-                        "numbers_sent": step * batches[0]["numbers_sent"],
-                        **spread("objective", ways[:, k]),
-                        "runs": len(ways),
-                    }
-                )
+def _rounds(scale: Scale, done: Done) -> list[Record]:
+    rows: list[Record] = []
+    for (name, epsilon), found in done.items():
+        if epsilon not in scale.followed:
+            continue
+        for step, objectives in zip(found["points"], np.transpose(found["ways"]), strict=True):
+            row = {**_identity(name), "basis": found["guarantee"]["basis"], "epsilon": epsilon, "round": step}
+            row |= {"numbers_sent": step * found["numbers_sent"], **spread("objective", objectives)}
+            rows.append({**row, "runs": len(objectives)})
     return rows
 
 
-def _tuning(results: dict[str, Record]) -> list[Record]:
+def _tuning(scale: Scale, results: dict[str, Record]) -> list[Record]:
     rows: list[Record] = []
-    for name, result in results.items():
-        if not name.startswith("tuning-"):
-            continue
-        method, epsilon = name.removeprefix("tuning-").rsplit("-", 1)
-        grid = result["grid"]
-        for place, (mean, parameters) in enumerate(zip(result["means"], grid, strict=True)):
-            chosen = place == result.get("place")
-            rows.append(
-                {
-                    "method": method,
-                    "epsilon": float(epsilon),
-                    "place": place,
-                    "validation_objective": mean,
-                    "chosen": chosen,
-                    "parameters": parameters,
-                }
-            )
-    return sorted(rows, key=lambda row: (list(CONTENDERS).index(row["method"]), row["epsilon"], row["place"]))
+    for name in scale.methods:
+        for epsilon in scale.epsilons:
+            result = results[f"tuning-{name}-{epsilon:g}"]
+            for place, (mean, parameters) in enumerate(zip(result["means"], result["grid"], strict=True)):
+                row = {"method": name, "epsilon": epsilon, "place": place, "validation_objective": mean}
+                rows.append({**row, "chosen": place == result.get("place"), "parameters": parameters})
+    return rows
 
 
-def _batches(results: dict[str, Record], name: str, epsilon: float) -> list[Record]:
-    return batches_of(results, f"runs-{name}-{epsilon:g}")
-
-
-def _identity(contender: Contender) -> Record:
-    return {"method": contender.name, "label": contender.label, "trust": contender.trust}
+def _identity(name: str) -> Record:
+    return {"method": name, "label": CONTENDERS[name].label, "trust": CONTENDERS[name].trust}
 
 
 def _say_what(scale: Scale, effort: int, console: Console) -> None:
@@ -383,13 +338,3 @@ def _say_what(scale: Scale, effort: int, console: Console) -> None:
         f"run {scale.runs} times.",
         highlight=False,
     )
-
-
-def _say_grids(scale: Scale, console: Console) -> None:
-    console.print("Tuned over every combination of:")
-    for name in scale.methods:
-        console.print(f"  {CONTENDERS[name].label}: {in_words(scale.settings_of(name))}", highlight=False)
-    console.print()
-
-
-__all__ = ["FULL", "QUICK", "Sample", "Scale", "Size", "run_lasso"]

@@ -12,7 +12,7 @@ import json
 import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import lru_cache, partial
 from pathlib import Path
 from typing import Any
 
@@ -56,12 +56,8 @@ class Scale:
 
 
 FULL = Scale()
-QUICK = Scale(
-    epsilons=(0.1, 1.0),
-    rounds=(5, 20),
-    runs=3,
-    grid=tuple(product(size=(2.0, 4.0, 16.0, 32.0, 64.0, 128.0), clip=(1.0, 0.3))),
-)
+_FEW = tuple(product(size=(2.0, 4.0, 16.0, 32.0, 64.0, 128.0), clip=(1.0, 0.3)))
+QUICK = Scale(epsilons=(0.1, 1.0), rounds=(5, 20), runs=3, grid=_FEW)
 
 
 @dataclass(frozen=True)
@@ -107,46 +103,21 @@ def _parts(path: str, schema_json: str, seed: int) -> Parts:
 
 # --- methods
 
-Make = Callable[[Problem, int, float, dict[str, Any]], Plan]
-
 
 @dataclass(frozen=True)
 class _Method:
     label: str
     trust: str
-    make: Make | None
-
-
-def _gradient(problem: Problem, rounds: int, reach: float, level: dict[str, Any]) -> Plan:
-    return methods.dp_sgd(problem, rounds, reach / rounds, **level)
-
-
-def _sampled(problem: Problem, rounds: int, reach: float, level: dict[str, Any]) -> Plan:
-    return methods.dp_sgd(problem, rounds, reach / rounds, sample_prob=SHARE, **level)
-
-
-def _one_block(problem: Problem, rounds: int, reach: float, level: dict[str, Any]) -> Plan:
-    return methods.private_admm(problem, rounds, reach / rounds, **level)
-
-
-def _anchored(problem: Problem, rounds: int, reach: float, level: dict[str, Any]) -> Plan:
-    return methods.anchored_admm(problem, rounds, reach / rounds, **level)
+    make: Callable[..., Plan] | None
 
 
 METHODS = {
-    "dp_gd": _Method("DP-GD (full batch)", CURATOR, _gradient),
-    "dp_sgd_sampled": _Method("DP-SGD (10% sampled)", CURATOR, _sampled),
-    "private_admm": _Method("one-block ADMM (Alg. 5)", CURATOR, _one_block),
-    "anchored_admm": _Method("anchored ADMM", AGGREGATOR, _anchored),
+    "dp_gd": _Method("DP-GD (full batch)", CURATOR, methods.dp_sgd),
+    "dp_sgd_sampled": _Method("DP-SGD (10% sampled)", CURATOR, partial(methods.dp_sgd, sample_prob=SHARE)),
+    "private_admm": _Method("one-block ADMM (Alg. 5)", CURATOR, methods.private_admm),
+    "anchored_admm": _Method("anchored ADMM", AGGREGATOR, methods.anchored_admm),
     "estimator": _Method("PrivateLogisticRegression (untuned)", CURATOR, None),
 }
-
-
-def _problem(rows: tuple[Array, Array], row_norm: float, clip: float) -> Problem:
-    return Problem(
-        rows[0], rows[1], loss="logistic", regularizer=L2(_RIDGE), row_norm=row_norm, clip=clip * row_norm,
-        fit_intercept=True,
-    )  # fmt: skip
 
 
 def _accuracy(model: Array, rows: tuple[Array, Array]) -> float:
@@ -162,7 +133,10 @@ def _plan(settings: Record, choice: Settings, parts: Parts, rows: tuple[Array, A
         level = {"budget": Budget(settings["epsilon"], settings["delta"], adjacency=ADJACENCY)}
     # Sizes are in units of the steepest curve a row can have.
     reach = choice["size"] * 100 / parts.row_norm**2
-    return make(_problem(rows, parts.row_norm, choice["clip"]), settings["rounds"], reach, level)
+    problem = Problem(
+        *rows, "logistic", L2(_RIDGE), parts.row_norm, clip=choice["clip"] * parts.row_norm, fit_intercept=True
+    )
+    return make(problem, settings["rounds"], reach / settings["rounds"], **level)
 
 
 # --- cells
@@ -244,8 +218,8 @@ def run_logistic(
     console = console or Console()
     scale = scale or (QUICK if quick else FULL)
     known = _schema_of(data, schema, target)
-    text = json.dumps(known.to_dict())
-    common: Record = {"path": str(data.resolve()), "schema": text, "seed": seed, "data": _digest(data)}
+    common: Record = {"path": str(data.resolve()), "schema": json.dumps(known.to_dict()), "seed": seed}
+    common["data"] = _digest(data)
     grid = list(scale.grid)
 
     def follow(cell: Cell, result: Record) -> Iterable[Cell]:
@@ -341,22 +315,11 @@ def _rows(scale: Scale, results: dict[str, Record]) -> list[Record]:
                 result = results.get(f"runs-{title}")
                 if result is None:
                     continue
-                guarantee = result["guarantee"]
+                row = {"method": name, "label": method.label, "trust": method.trust, **result["guarantee"]}
+                row |= {"epsilon": epsilon, "rounds": result["rounds"], "noise_std": result["noise_std"]}
+                row |= {**spread("accuracy", result["accuracies"]), "runs": len(result["accuracies"])}
                 chosen = results[f"tuning-{title}"]["chosen"] if method.make else {}
-                rows.append(
-                    {
-                        "method": name,
-                        "label": method.label,
-                        "trust": method.trust,
-                        **{key: guarantee[key] for key in ("view", "unit", "basis", "adjacency", "delta")},
-                        "epsilon": epsilon,
-                        "rounds": result["rounds"],
-                        **spread("accuracy", result["accuracies"]),
-                        "runs": len(result["accuracies"]),
-                        "noise_std": result["noise_std"],
-                        "parameters": chosen,
-                    }
-                )
+                rows.append({**row, "parameters": chosen})
     return rows
 
 

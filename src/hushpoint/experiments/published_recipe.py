@@ -28,7 +28,7 @@ import numpy as np
 
 from hushpoint._types import Array
 from hushpoint.experiments.seeds import derived
-from hushpoint.experiments.study import Cell, Record, at_least, at_most, batches_of, in_batches, number, spread
+from hushpoint.experiments.study import Cell, Record, at_least, at_most, in_batches, joined, json_number, number, spread
 from hushpoint.privacy.gaussian import gdp_epsilon
 from hushpoint.privacy.subsampling import fixed_size_epsilon
 
@@ -185,19 +185,16 @@ def recipe_runs(settings: Record) -> Record:
     clip = recipe.admm_clip if method == "admm" else recipe.sgd_clip
     noise_std = recipe.noise_std(clip, epsilon, delta)
     run_once = _admm if method == "admm" else _sgd
-    best, last, rounds = [], [], []
-    for run in settings["runs"]:
-        scores = run_once(recipe, data, strength, noise_std, np.random.default_rng(derived(seed, method, epsilon, run)))
-        best.append(min(scores))
-        last.append(scores[-1])
-        rounds.append(int(np.argmin(scores)) + 1)
-    spent = true_epsilon(recipe, method, noise_std, delta)
+    scores = [
+        run_once(recipe, data, strength, noise_std, np.random.default_rng(derived(seed, method, epsilon, run)))
+        for run in settings["runs"]
+    ]
     return {
-        "best": best,
-        "last": last,
-        "best_rounds": rounds,
+        "best": [min(way) for way in scores],
+        "last": [way[-1] for way in scores],
+        "best_rounds": [int(np.argmin(way)) + 1 for way in scores],
         "noise_std": noise_std,
-        "epsilon_true": spent if math.isfinite(spent) else "inf",
+        "epsilon_true": json_number(true_epsilon(recipe, method, noise_std, delta)),
         "epsilon_at_least": (least_epsilon(recipe, noise_std, delta) or None) if method == "admm" else None,
         "nonprivate": _objective(data[2], data[3], strength, np.asarray(search.coef_)),
         "start": _objective(data[2], data[3], strength, np.full(recipe.features, 10 * strength)),
@@ -220,38 +217,27 @@ def cells(recipe: Recipe, batch: int, seed: int, delta: float) -> list[Cell]:
     return made
 
 
-def tables(results: dict[str, Record], delta: float) -> dict[str, tuple[Sequence[str], list[Record]]]:
+def tables(results: dict[str, Record], recipe: Recipe, delta: float) -> dict[str, list[Record]]:
     """A table for the ADMM and one for the baseline."""
-    made: dict[str, tuple[Sequence[str], list[Record]]] = {}
+    made: dict[str, list[Record]] = {}
     for method, label in _LABELS.items():
-        stated = sorted(
-            {float(name.split("-", 2)[2].rsplit("-", 1)[0]) for name in results if name.startswith(f"recipe-{method}-")}
-        )
-        rows = []
-        for epsilon in stated:
-            batches = batches_of(results, f"recipe-{method}-{epsilon:.4g}")
-            best, last, found = (
-                [value for one in batches for value in one[key]] for key in ("best", "last", "best_rounds")
-            )
+        made[_TABLES[method]] = rows = []
+        for epsilon in recipe.epsilons:
+            found = joined(results, f"recipe-{method}-{epsilon:.4g}", "best", "last", "best_rounds")
             rows.append(
                 {
+                    **found,
                     "method": f"{method}_as_published",
                     "label": label,
-                    "epsilon_stated": epsilon,
-                    "epsilon_true": batches[0]["epsilon_true"],
-                    "epsilon_at_least": batches[0]["epsilon_at_least"],
+                    "epsilon_stated": float(f"{epsilon:.4g}"),
                     "view": "messages" if method == "admm" else "iterates",
                     "delta": delta,
-                    "noise_std": batches[0]["noise_std"],
-                    **spread("objective_best_iterate", best),
-                    **spread("objective_last", last),
-                    "best_round_mean": float(np.mean(found)),
-                    "nonprivate": batches[0]["nonprivate"],
-                    "start": batches[0]["start"],
-                    "runs": len(best),
+                    **spread("objective_best_iterate", found["best"]),
+                    **spread("objective_last", found["last"]),
+                    "best_round_mean": float(np.mean(found["best_rounds"])),
+                    "runs": len(found["best"]),
                 }
             )
-        made[_TABLES[method]] = (COLUMNS, rows)
     return made
 
 

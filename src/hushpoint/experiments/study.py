@@ -67,13 +67,7 @@ class Interrupted(RuntimeError):
 
 
 def run_cells(
-    directory: Path,
-    cells: Sequence[Cell],
-    follow: Follow,
-    *,
-    weight: float,
-    jobs: int,
-    console: Console,
+    directory: Path, cells: Sequence[Cell], follow: Follow, *, weight: float, jobs: int, console: Console
 ) -> dict[str, Record]:
     """Compute the cells, and those that ``follow`` makes of each result; what is on disk already is read, not computed.
 
@@ -263,12 +257,17 @@ def in_batches(runs: int, batch: int) -> list[list[int]]:
     return [list(range(start, min(start + batch, runs))) for start in range(0, runs, batch)]
 
 
-def batches_of(results: Mapping[str, Record], name: str) -> list[Record]:
-    """The results of a name's cells, one for each batch of runs."""
+def joined(results: Mapping[str, Record], name: str, *lists: str) -> Record:
+    """The result of a name's cells, one for each batch of runs, with some lists put together; empty without cells."""
     found: list[Record] = []
     while (title := f"{name}-{len(found)}") in results:
         found.append(results[title])
-    return found
+    return {**found[0], **{key: [value for one in found for value in one[key] or ()] for key in lists}} if found else {}
+
+
+def json_number(value: float) -> float | str:
+    """A number as a cell can keep it."""
+    return value if math.isfinite(value) else "inf"
 
 
 def table_of_methods(title: str, *columns: str, padding: int = 0, caption: str | None = None) -> Table:

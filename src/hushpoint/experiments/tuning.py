@@ -7,6 +7,8 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from rich.console import Console
+
 Settings = dict[str, Any]
 
 
@@ -21,12 +23,15 @@ def choices(grid: Sequence[Settings]) -> dict[str, list[Any]]:
     return {name: list(dict.fromkeys(settings[name] for settings in grid)) for name in grid[0]}
 
 
-def in_words(grid: Sequence[Settings]) -> str:
-    """What a grid tries."""
-    words = {
-        name: ("none" if value is None else f"{value:g}" for value in values) for name, values in choices(grid).items()
-    }
-    return "; ".join(f"{name} {', '.join(values)}" for name, values in words.items())
+def say_grids(console: Console, grids: Mapping[str, Sequence[Settings]]) -> None:
+    """Print what each grid tries, by the label of its method."""
+    for label, grid in grids.items():
+        words = (
+            f"{name} {', '.join('none' if value is None else f'{value:g}' for value in values)}"
+            for name, values in choices(grid).items()
+        )
+        console.print(f"  {label}: {'; '.join(words)}", highlight=False)
+    console.print()
 
 
 def require_equal_effort(grids: Mapping[str, Sequence[Settings]]) -> int:

@@ -25,10 +25,9 @@ from hushpoint.plots.curves import (
     VERMILLION,
     Rows,
     Series,
+    by_curve,
     checked,
-    columns_of,
     grouped,
-    identity,
     label_of,
     levels_in,
     most_usual,
@@ -38,17 +37,7 @@ from hushpoint.plots.curves import (
     styled,
 )
 
-__all__ = [
-    "FIGURES",
-    "accuracy",
-    "as_published",
-    "draw_all",
-    "frontier",
-    "guarantees",
-    "noise",
-    "read_rows",
-    "rounds",
-]
+__all__ = ["FIGURES", "accuracy", "as_published", "draw_all", "frontier", "guarantees", "noise", "read_rows", "rounds"]
 
 Paths = tuple[Path, Path]
 
@@ -120,7 +109,7 @@ def rounds(table: Rows, path_stem: str | Path) -> Paths:
             ax.set_xlabel(title)
         drawing.name_axes(axes, None, "test objective")
         drawing.legend_outside(figure, axes)
-        silent = sending and {identity(row) for row in private} - {identity(row) for row in sending}
+        silent = sending and len(by_curve(sending)) < len(by_curve(private))
         drawing.note(
             figure,
             drawing.bars_say(rows, "Bars at the ends"),
@@ -146,10 +135,9 @@ def guarantees(table: Rows, path_stem: str | Path) -> Paths:
         for name in sorted(by_name, key=lambda name: [*_ACCOUNTANTS, name].index(name)):
             said, colour, marker = _ACCOUNTANTS.get(name, (name, GREY, "h"))
             published = name == "published" or by_name[name][0].get("basis") == "published"
-            points = points_of(by_name[name], "steps", "epsilon")
-            if len(points) < len(by_name[name]):
+            xs, ys, spreads = points_of(by_name[name], "steps", "epsilon")
+            if len(xs) < len(by_name[name]):
                 lost.append(f"{label_of(part[0])}, {said}")
-            xs, ys, spreads = columns_of(points)
             x, y = (xs, ys) if several else (ys, (float(k),) * len(ys))
             if several and by_name[name][0].get("view"):
                 # Bounds about different things meet in one panel: each says what is seen.
@@ -260,11 +248,13 @@ def as_published(table: Rows, path_stem: str | Path) -> Paths:
     outcomes = []
     for k, name in enumerate(c.removesuffix("_mean") for c in rows[0] if c.startswith("objective_") and "_mean" in c):
         said, colour, marker = _OUTCOMES.get(name, (name.removeprefix("objective_").replace("_", " "), *SPARE[k + 2]))
-        points = columns_of(points_of(rows, x, f"{name}_mean", f"{name}_std"))
+        points = points_of(rows, x, f"{name}_mean", f"{name}_std")
         outcomes.append(Series(said, colour, marker, name == "objective_best_iterate", *points))
-    proved = Series("proved of it, at most", BLACK, "X", False, *columns_of(points_of(rows, x, "epsilon_true")))
-    least = Series("shown, at least", PURPLE, "D", False, *columns_of(points_of(rows, x, "epsilon_at_least")))
-    stated = Series("as stated", VERMILLION, "", True, *columns_of(points_of(rows, x, x)))
+    spent = [
+        Series("proved of it, at most", BLACK, "X", False, *points_of(rows, x, "epsilon_true")),
+        Series("shown, at least", PURPLE, "D", False, *points_of(rows, x, "epsilon_at_least")),
+        Series("as stated", VERMILLION, "", True, *points_of(rows, x, x)),
+    ]
     levels = [
         (said, number_in(rows[0], column))
         for column, said in (("nonprivate", "no privacy"), ("start", "start"))
@@ -275,8 +265,8 @@ def as_published(table: Rows, path_stem: str | Path) -> Paths:
         drawing.frame(axes[:1], outcomes, x="log", levels=levels)
         drawing.draw(axes[0], outcomes, bars=True)
         drawing.level_lines(axes[0], levels, named=True)
-        drawing.frame(axes[1:], [proved, least, stated], x="log", y="log")
-        drawing.draw(axes[1], [proved, least, stated])
+        drawing.frame(axes[1:], spent, x="log", y="log")
+        drawing.draw(axes[1], spent)
         drawing.at_the_top(axes[1], [number_in(r, x) for r in rows if number_in(r, "epsilon_true") == math.inf])
         axes[1].tick_params(labelleft=True)
         for ax, title in zip(axes, ("test objective", "epsilon"), strict=True):

@@ -51,8 +51,11 @@ class Series:
         """Without the points that log axes of x or of y have no place for."""
         spread = self.spread or (0.0,) * len(self.x)
         points = [p for p in zip(self.x, self.y, spread, strict=True) if (p[0] > 0 or not x) and (p[1] > 0 or not y)]
-        xs, ys, spreads = columns_of(points)
-        return replace(self, x=xs, y=ys, spread=spreads)
+        return self.through(*_columns(points))
+
+    def through(self, x: tuple[float, ...], y: tuple[float, ...], spread: tuple[float, ...]) -> Series:
+        """Looking the same, and going elsewhere."""
+        return replace(self, x=x, y=y, spread=spread)
 
 
 def checked(name: str, table: Rows, *columns: str) -> list[Row]:
@@ -93,17 +96,13 @@ def grouped(rows: Sequence[Row], *columns: str) -> dict[Any, list[Row]]:
     return groups
 
 
-def identity(row: Row) -> tuple[str, ...]:
-    """What makes a curve one: the method, and what its guarantee is about."""
-    return tuple(str(row.get(name) or "") for name in ("method", "label", "basis", "trust", "view", "adjacency"))
+def by_curve(rows: Sequence[Row]) -> dict[Any, list[Row]]:
+    """The rows of each curve, which is one by its method and by what its guarantee is about."""
+    return grouped(rows, "method", "label", "basis", "trust", "view", "adjacency")
 
 
 def label_of(row: Row) -> str:
     return str(row.get("label") or row.get("method") or "")
-
-
-def is_published(row: Row) -> bool:
-    return row.get("basis") == "published" or str(row.get("method")).endswith("_published")
 
 
 def styled(
@@ -114,39 +113,32 @@ def styled(
     taken: set[tuple[str, str, bool]] = set()
     everything = rows if of is None else of
     usual = usual_adjacency(everything)
-    for row in everything:
-        key = identity(row)
-        if key not in looks:
-            published = is_published(row)
-            spare = [METHODS[row["method"]]] if row["method"] in METHODS else []
-            reserved = {(*look, False) for name, look in METHODS.items() if name in {r["method"] for r in everything}}
-            spare += [look for look in SPARE if (*look, False) not in reserved]
-            colour, marker = next((look for look in spare if (*look, published) not in taken), SPARE[0])
-            taken.add((colour, marker, published))
-            other = row.get("adjacency") not in (None, "", usual)
-            label = label_of(row) + (f" ({row['adjacency']})" if other else "")
-            looks[key] = Series(label, colour, marker, published, (), ())
-    curves: dict[str, list[Series]] = {name: [] for name in grouped(rows, by)} if by else {"": []}
-    owned: dict[tuple[str, ...], list[Row]] = {}
-    for row in rows:
-        owned.setdefault(identity(row), []).append(row)
-    for key, own in owned.items():
-        xs, ys, spreads = columns_of(points_of(own, x, y, spread))
-        curves.setdefault(str(own[0].get(by) or "") if by else "", []).append(
-            replace(looks[key], x=xs, y=ys, spread=spreads)
-        )
+    reserved = {METHODS[row["method"]] for row in everything if row["method"] in METHODS}
+    for key, (row, *_) in by_curve(everything).items():
+        published = row.get("basis") == "published" or str(row.get("method")).endswith("_published")
+        spare = [METHODS[row["method"]]] if row["method"] in METHODS else []
+        spare += [look for look in SPARE if look not in reserved]
+        colour, marker = next((look for look in spare if (*look, published) not in taken), SPARE[0])
+        taken.add((colour, marker, published))
+        other = row.get("adjacency") not in (None, "", usual)
+        label = label_of(row) + (f" ({row['adjacency']})" if other else "")
+        looks[key] = Series(label, colour, marker, published, (), ())
+    curves: dict[str, list[Series]] = {}
+    for key, own in by_curve(rows).items():
+        part = str(own[0].get(by) or "") if by else ""
+        curves.setdefault(part, []).append(looks[key].through(*points_of(own, x, y, spread)))
     return curves or {"": []}
 
 
-def points_of(rows: Sequence[Row], x: str, y: str, spread: str = "") -> list[tuple[float, float, float]]:
-    """Finite points in order; an unknown spread is 0."""
+def points_of(rows: Sequence[Row], x: str, y: str, spread: str = "") -> tuple[tuple[float, ...], ...]:
+    """Finite points in order, as their x, their y and their spread; an unknown spread is 0."""
     points = []
     for row in rows:
         where, what = number_in(row, x), number_in(row, y)
         wide = number_in(row, spread) if spread else 0.0
         if math.isfinite(where) and math.isfinite(what):
             points.append((where, what, wide if math.isfinite(wide) and wide > 0 else 0.0))
-    return sorted(points)
+    return _columns(sorted(points))
 
 
 def most_usual(rows: Sequence[Row], everywhere: Sequence[Row]) -> Row:
@@ -160,7 +152,7 @@ def usual_adjacency(rows: Sequence[Row]) -> str:
     return max(dict.fromkeys(named), key=named.count) if named else ""
 
 
-def columns_of(points: Sequence[tuple[float, float, float]]) -> tuple[tuple[float, ...], ...]:
+def _columns(points: Sequence[tuple[float, float, float]]) -> tuple[tuple[float, ...], ...]:
     return tuple(tuple(point[k] for point in points) for k in range(3))
 
 

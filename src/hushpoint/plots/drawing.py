@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 Paths = tuple[Path, Path]
+Levels = Sequence[tuple[str, float]]
 
 _DPI = 200
 _LOOK: dict[str, Any] = {
@@ -79,14 +80,9 @@ def panels(
 
 
 def draw(
-    ax: Axes,
-    curves: Sequence[Series],
-    *,
-    bars: bool = False,
-    last_bar: bool = False,
-    nested: bool = False,
+    ax: Axes, curves: Sequence[Series], *, bars: bool = False, last_bar: bool = False, nested: bool = False,
     line: bool = True,
-) -> None:
+) -> None:  # fmt: skip
     """Curves on axes that have their limits: with a bar at every point or only at the last, or with none.
 
     Bars are set apart sideways, and ``nested`` curves are the thinner the later they come, so that none hides another.
@@ -135,19 +131,25 @@ def _sideways(curves: Sequence[Series]) -> float:
 
 def _beyond(ax: Axes, curve: Series, xs: Sequence[float]) -> None:
     """Write what is above the axis at its edge."""
-    from matplotlib.patheffects import withStroke
-
     (left, right), top = ax.get_xlim(), ax.get_ylim()[1]
     for x, y in zip(xs, curve.y, strict=True):
         if y > top:
             # To the left, since such curves come down on the right; not where that would leave the axes.
             room = math.log(x / left) > 0.2 * math.log(right / left) if left > 0 else x - left > 0.2 * (right - left)
-            ax.annotate(
-                f"↑{short(float(f'{y:.2g}'))}", (x, 1.0), xycoords=("data", "axes fraction"),
-                xytext=(-3 if room else 4, -1), textcoords="offset points", va="top", ha="right" if room else "center",
-                color=curve.colour, fontsize=7.5, zorder=5,
-                path_effects=[withStroke(linewidth=2.5, foreground="white")],
+            _write(
+                ax, f"↑{short(float(f'{y:.2g}'))}", (x, 1.0), ("data", "axes fraction"), (-3 if room else 4, -1),
+                va="top", ha="right" if room else "center", color=curve.colour, fontsize=7.5,
             )  # fmt: skip
+
+
+def _write(ax: Axes, text: str, place: Any, of: Any, offset: tuple[float, float], **style: Any) -> None:
+    """Words on top of everything, with a white edge."""
+    from matplotlib.patheffects import withStroke
+
+    edge = [withStroke(linewidth=2.5, foreground="white")]
+    ax.annotate(
+        text, place, xycoords=of, xytext=offset, textcoords="offset points", zorder=5, path_effects=edge, **style
+    )
 
 
 def at_the_top(ax: Axes, xs: Sequence[float]) -> None:
@@ -157,37 +159,25 @@ def at_the_top(ax: Axes, xs: Sequence[float]) -> None:
         ax.plot(xs, [top] * len(xs), "^", color=BLACK, clip_on=False, label="proved of it: nothing (infinite)")
 
 
-def level_lines(ax: Axes, levels: Sequence[tuple[str, float]], *, named: bool, falling: bool = True) -> None:
+def level_lines(ax: Axes, levels: Levels, *, named: bool, falling: bool = True) -> None:
     """Level lines, named where curves leave room: falling ones do at the lower left and at the upper right."""
-    from matplotlib.patheffects import withStroke
-
     low, high = ax.get_ylim()
     for name, value in levels:
         ax.axhline(value, color=GREY, linewidth=1.0, linestyle=(0, (1, 1.5)), zorder=2)
         if named:
-            share = (
-                math.log(value / low) / math.log(high / low)
-                if ax.get_yscale() == "log"
-                else (value - low) / (high - low)
-            )
+            log = ax.get_yscale() == "log"
+            share = math.log(value / low) / math.log(high / low) if log else (value - low) / (high - low)
             right, edge = (share > 0.5) == falling, share > 0.9
-            ax.annotate(
-                name, (0.985 if right else 0.015, value), xycoords=("axes fraction", "data"),
-                xytext=(0, -2.5 if edge else 2.5), textcoords="offset points", color=GREY, fontsize=8,
-                ha="right" if right else "left", va="top" if edge else "baseline", zorder=5,
-                path_effects=[withStroke(linewidth=2.5, foreground="white")],
+            _write(
+                ax, name, (0.985 if right else 0.015, value), ("axes fraction", "data"), (0, -2.5 if edge else 2.5),
+                ha="right" if right else "left", va="top" if edge else "baseline", color=GREY, fontsize=8,
             )  # fmt: skip
 
 
 def frame(
-    axes: Sequence[Axes],
-    curves: Sequence[Series],
-    *,
-    x: str | None = None,
-    y: str | None = None,
-    levels: Sequence[tuple[str, float]] = (),
-    ceiling: float = math.inf,
-) -> None:
+    axes: Sequence[Axes], curves: Sequence[Series], *, x: str | None = None, y: str | None = None,
+    levels: Levels = (), ceiling: float = math.inf,
+) -> None:  # fmt: skip
     """The same limits for all panels, so that they compare."""
     frame_x(axes, curves, x)
     frame_y(axes, curves, levels, scale=y, ceiling=ceiling)
@@ -201,13 +191,9 @@ def frame_x(axes: Sequence[Axes], curves: Sequence[Series], scale: str | None = 
 
 
 def frame_y(
-    axes: Sequence[Axes],
-    curves: Sequence[Series],
-    levels: Sequence[tuple[str, float]] = (),
-    *,
-    scale: str | None = None,
+    axes: Sequence[Axes], curves: Sequence[Series], levels: Levels = (), *, scale: str | None = None,
     ceiling: float = math.inf,
-) -> None:
+) -> None:  # fmt: skip
     """Limits of y that hold bars and level lines; without a scale, log where values differ more than fourfold."""
     known = [y for curve in curves for y in curve.y] + [value for _, value in levels]
     scale = scale or ("log" if _span([min(y, ceiling) for y in known]) > 4 else "linear")
