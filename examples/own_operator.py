@@ -37,7 +37,8 @@ class ClippedMean(hp.operators.Operator):
 
     def certificate(self, relaxation):
         moved = 2 * self.radius * relaxation
-        return hp.Certificate(None, {"record": moved}, because=f"rows within {moved / 2:g} of the last estimate")
+        because = f"rows within {moved / 2:g} of the last estimate"
+        return hp.Certificate(None, {"record": moved}, because, theorem=hp.Theorem(place="sum"))
 
 
 def by_the_step(question):

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
         tables,
         utility,
     )
-    from hushpoint.certificates import Certificate
+    from hushpoint.certificates import Certificate, Theorem
     from hushpoint.engine import Result, State
     from hushpoint.estimators import (
         PrivateHuberRegressor,
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from hushpoint.privacy.guarantee import Budget, Guarantee
     from hushpoint.problem import Problem
 
-__all__ = ["Budget", "Certificate", "Guarantee", "Plan", "Problem", "Result", "State", "__version__"]
+__all__ = ["Budget", "Certificate", "Guarantee", "Plan", "Problem", "Result", "State", "Theorem", "__version__"]
 __all__ += ["PrivateHuberRegressor", "PrivateLasso", "PrivateLinearRegression", "PrivateLinearSVC"]
 __all__ += ["PrivateLogisticRegression", "PrivateSelect"]
 __all__ += ["federated", "losses", "methods", "noise", "operators", "preprocessing", "privacy", "regularizers"]
@@ -48,7 +48,7 @@ __getattr__, __dir__ = on_demand(
     __name__,
     __all__,
     {
-        "hushpoint.certificates": ["Certificate"],
+        "hushpoint.certificates": ["Certificate", "Theorem"],
         "hushpoint.engine": ["Result", "State"],
         "hushpoint.estimators": [name for name in __all__ if name.startswith("Private")],
         "hushpoint.plan": ["Plan"],

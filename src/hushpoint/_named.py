@@ -9,7 +9,7 @@ from dataclasses import MISSING, Field, fields, is_dataclass
 from typing import Any, ClassVar, Self
 
 from hushpoint._checks import shown
-from hushpoint._described import held, is_ours
+from hushpoint._described import described, held, is_ours
 
 
 class Named(ABC):
@@ -17,20 +17,25 @@ class Named(ABC):
 
     A dataclass of a kind that states ``name`` in its body can be saved; its fields are its parameters. One that states
     none, or inherits one, runs and cannot be saved. What a kind lists in ``_exact`` holds for the code of the one class
-    that states it: a subclass, which may override methods, starts again from the kind's own default.
+    that states it: a subclass, which may override methods, starts again from the kind's own default; what it lists in
+    ``_code`` likewise for classes from outside.
     """
 
     name: ClassVar[str] = "user-defined"
     _exact: ClassVar[tuple[str, ...]] = ()
+    _code: ClassVar[tuple[str, ...]] = ()
     _kind: ClassVar[type[Named]]
     _known: ClassVar[dict[str, type[Named]]]
+    _met: ClassVar[type[Named]]  # the class itself, once it has been looked at
 
     def __init_subclass__(cls, **options: Any) -> None:
         super().__init_subclass__(**options)
+        cls._met = cls
         if Named in cls.__bases__:
             cls._kind, cls._known = cls, {}
             return
-        for claim in cls._kind._exact:
+        outside = cls.__module__.partition(".")[0] != "hushpoint"
+        for claim in (*cls._kind._exact, *(cls._kind._code if outside else ())):
             if claim not in vars(cls):
                 setattr(cls, claim, vars(cls._kind)[claim])
         name = vars(cls).get("name")
@@ -42,6 +47,11 @@ class Named(ABC):
                     f"{taken.__qualname__} has it already. State another name in the class that is yours."
                 )
             cls._known[name] = cls
+
+    def __new__(cls, *args: Any, **options: Any) -> Self:
+        if cls._met is not cls:  # else it would keep claims of its parents
+            raise TypeError(f"a base of {cls.__name__} has an __init_subclass__ that does not call super(). Let it.")
+        return super().__new__(cls)
 
     @classmethod
     def origin(cls) -> str | None:
@@ -63,7 +73,13 @@ class Named(ABC):
                 'its own, name = "..." in the body of its class, and @dataclass above it without a field called so.'
             )
         module = {} if kind.origin() is None else {"module": kind.origin()}
-        return {"name": kind.name, **module, **{key: _plain(key, getattr(self, key)) for key in parts}}
+        record = {"name": kind.name, **module, **{key: _plain(key, getattr(self, key)) for key in parts}}
+        if described(kind.from_dict(record)) != described(self):
+            raise ValueError(
+                f"{_word(kind)} is a {kind.__name__} that holds more than its fields say, so it cannot be written to "
+                "JSON. Make every parameter a field."
+            )
+        return record
 
     @classmethod
     def from_dict(cls, record: Mapping[str, Any]) -> Self:

@@ -20,12 +20,15 @@ ADJACENCIES = ("replace-one", "zero-out")
 class Theorem:
     """What kind of release the sensitivity of a certificate is about, and so which composition holds for it.
 
-    The defaults claim least: every step is a release about everybody, all blocks move, and no sample hides anyone.
+    The defaults claim least: Algorithm 1, in which every step is a release about everybody, all blocks move, and no
+    sample hides anyone.
 
     Parameters
     ----------
     section : str
         Where it is proved (docs/privacy.md).
+    place : {"block", "sum", "release"}
+        Where the noise is that the sensitivity is about.
     laws : tuple of str
         Laws of schedules with which it holds (``Schedule.law``; "own" is any schedule at all).
     counts : {"steps", "participations"}
@@ -36,13 +39,18 @@ class Theorem:
         it is no longer in that sum than the zero-out sensitivity; for "fixed" also that no block is kept.
     walks : bool
         Whether what is shared is a token, nothing is kept elsewhere, and a step is as Lipschitz in it as R is.
+    forgets : bool
+        With noise on the sum: whether that noise reaches every coordinate of what is shared alike and nothing else is
+        kept, so that who sees the final model only sees less.
     """
 
     section: str = "3a"
+    place: Literal["block", "sum", "release"] = "block"
     laws: tuple[str, ...] = ("all",)
     counts: Literal["steps", "participations"] = "steps"
     amplified_by: tuple[str, ...] = ()
     walks: bool = False
+    forgets: bool = False
 
 
 @dataclass(frozen=True)

@@ -125,8 +125,8 @@ class Plan:
 
     @property
     def certificate(self) -> Certificate:
-        """The promises of one step at the largest relaxation."""
-        return self.operator.certificate(self.largest_relaxation)
+        """The promises of one step at the largest relaxation; none where they are of other code than what runs."""
+        return self.operator.own_certificate(self.largest_relaxation)
 
     @property
     def default_view(self) -> View:

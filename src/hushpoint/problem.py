@@ -311,6 +311,11 @@ class Problem:
         return self._rows
 
     @property
+    def store_from_outside(self) -> str | None:
+        """The kind of the store that holds the rows, where it is not of this package."""
+        return None if self._rows is None else self._rows.store.from_outside
+
+    @property
     def has_rows(self) -> bool:
         """Whether there is data, or facts only."""
         return self._rows is not None

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
-from hushpoint._described import held
+from hushpoint._described import held, is_ours
 from hushpoint._types import Array, Indices
 from hushpoint.certificates import Certificate
 from hushpoint.problem import Facts
@@ -132,6 +132,23 @@ class Operator(ABC):
     @abstractmethod
     def certificate(self, relaxation: float) -> Certificate:
         """The promises of one step."""
+
+    def own_certificate(self, relaxation: float) -> Certificate:
+        """The certificate, unless a subclass changed what a step does and kept what its parent promised of it.
+
+        To promise the same of other code is to say so: ``certificate = Parent.certificate`` in the body of the class.
+        """
+        for kind in type(self).__mro__:
+            if "certificate" in vars(kind):
+                break
+            changed = [name for name in _BEHAVIOUR if name in vars(kind)]
+            if changed and not is_ours(kind):
+                told = f"{kind.__name__} changes {', '.join(changed)} and states no certificate. Write certificate()."
+                return Certificate(None, missing=(told,))
+        return self.certificate(relaxation)
+
+
+_BEHAVIOUR = ("prepare", "start", "release", "local", "move", "combine", "model", "places", "multiplicity")
 
 
 def is_within(vector: Array, length: float) -> bool:

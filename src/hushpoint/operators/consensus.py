@@ -26,10 +26,10 @@ if TYPE_CHECKING:
 
 
 _ANY_LAW = ("all", "cyclic", "permuted", "single", "fixed", "poisson", "walk", "own")
-_OWN_NOISE = Theorem("3b", _ANY_LAW, "participations")
-_NOISY_SUM = Theorem("3f", ("all", "poisson", "fixed"), "participations", amplified_by=("poisson",))
-_FRESH_NOISE = Theorem("3e", ("all", "poisson", "fixed", "own"))
-_TOKEN = Theorem("3b", ("walk",), "participations", walks=True)
+_OWN_NOISE = Theorem("3b", "block", _ANY_LAW, "participations")
+_NOISY_SUM = Theorem("3f", "sum", ("all", "poisson", "fixed"), "participations", amplified_by=("poisson",))
+_FRESH_NOISE = Theorem("3e", "release", ("all", "poisson", "fixed", "own"))
+_TOKEN = Theorem("3b", "block", ("walk",), "participations", walks=True)
 Proxes = RowProx | ItemsProx
 
 

@@ -22,8 +22,9 @@ if TYPE_CHECKING:
     from hushpoint.plan import Plan
 
 
-SAMPLED_SUM = Theorem("3g", ("all", "poisson", "fixed"), "participations", amplified_by=("poisson", "fixed"))
-_ONE_COORDINATE = Theorem("3g", ("single",))
+_SECRET = ("poisson", "fixed")
+SAMPLED_SUM = Theorem("3g", "sum", ("all", *_SECRET), "participations", amplified_by=_SECRET, forgets=True)
+_ONE_COORDINATE = Theorem("3g", "sum", ("single",))
 
 
 class Gradient(Operator):

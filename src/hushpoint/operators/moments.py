@@ -66,7 +66,7 @@ class MeanOfRows(Operator):
             return Certificate(None, missing=("row_norm is not declared. Pass row_norm=R.",))
         units = ("user", "record") if self.facts.unit == "record" else ("user",)
         moved = {(unit, adjacency): self.moved(norm, adjacency) for unit in units for adjacency in ADJACENCIES}
-        return Certificate(None, moved, because=(f"rows scaled to norm <= {norm:g}",), theorem=Theorem("8"))
+        return Certificate(None, moved, because=(f"rows scaled to norm <= {norm:g}",), theorem=Theorem("8", "sum"))
 
     @abstractmethod
     def moved(self, row_norm: float, adjacency: str) -> float:

@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Protocol, cast, runtime_checkable
 
 from hushpoint._checks import require, require_choice, require_count, shown
+from hushpoint._described import is_ours
 from hushpoint.certificates import ADJACENCIES, UNITS, Certificate, Theorem
 from hushpoint.labels import READ_FROM_LABELS
 from hushpoint.noise import Source
@@ -126,6 +127,8 @@ def account(
         meaning = (*meaning, "the number of rows of each user counts as public")
     if plan.problem is not None and plan.problem.classes_read:
         meaning = (*meaning, READ_FROM_LABELS)
+    if plan.problem is not None and plan.problem.store_from_outside:
+        meaning = (*meaning, f"{plan.problem.store_from_outside}, which gives the same rows whatever it is asked")
     because = (*spend.because, *meaning, *_own_word(plan.operator), f"{question.steps} noisy steps")
     return Guarantee(
         spend.epsilon(delta),
@@ -141,7 +144,7 @@ def account(
 def _own_word(operator: Operator) -> tuple[str, ...]:
     """Whose word an operator from outside is taken at."""
     kind = type(operator)
-    if kind.__module__.partition(".")[0] == "hushpoint":
+    if is_ours(kind):
         return ()
     rule = " and the accounting rule registered for it" if kind in _OWN_RULES else ""
     return (f"the certificate that {kind.__name__} states of itself{rule}",)
@@ -193,11 +196,16 @@ def answer(question: Question) -> Spend:
             f"view is {question.view!r}, and nobody has that view of {plan.method or plan.operator.name}. "
             f"Choose one of: {', '.join(map(repr, rules))}."
         )
+    if not is_ours(type(plan.noise)):
+        raise ValueError(f"noise is a {type(plan.noise).__name__}, of whose law nothing is known. Use hp.noise.Noise.")
+    spend = rules[question.view](question)
+    if type(plan.operator) in _OWN_RULES:
+        return replace(spend, basis="stated")
     if question.allow_published:
         from hushpoint.privacy.printed import printed_spend
 
-        return printed_spend(question) or rules[question.view](question)
-    return rules[question.view](question)
+        return printed_spend(question) or spend
+    return spend
 
 
 def gaussian_spend(question: Question, mu: float, section: str, because: tuple[str, ...], view: View) -> Spend:
@@ -379,8 +387,8 @@ def _exposed(question: Question) -> Spend:
 # --- which rule answers: by where the noise is, and by what the certificate states of the release
 
 
-def _noisy_blocks(theorem: Theorem, law: str, alone: bool) -> dict[str, Rule]:
-    if alone:  # the message is the step itself
+def _noisy_blocks(theorem: Theorem, law: str, blocks: int) -> dict[str, Rule]:
+    if blocks == 1 and law == "all":  # the message is the step itself
         each = _compose("iterates")
         return {"final": _last_iterate("4b", each), "iterates": each, "messages": _compose("messages")}
     local = _compose("messages")
@@ -388,17 +396,18 @@ def _noisy_blocks(theorem: Theorem, law: str, alone: bool) -> dict[str, Rule]:
     return {**rules, "network": _walk_network if theorem.walks else local} if law == "walk" else rules
 
 
-def _noisy_sum(theorem: Theorem, law: str, alone: bool) -> dict[str, Rule]:
+def _noisy_sum(theorem: Theorem, law: str, blocks: int) -> dict[str, Rule]:
     rule = {"poisson": _poisson, "fixed": _fixed_size}[law] if law in theorem.amplified_by else _compose("iterates")
-    return {"final": _last_iterate("4b", rule) if law == "all" else rule, "iterates": rule, "messages": _exposed}
+    final = _last_iterate("4b", rule) if law == "all" and theorem.forgets else rule
+    return {"final": final, "iterates": rule, "messages": _exposed}
 
 
-def _noisy_release(theorem: Theorem, law: str, alone: bool) -> dict[str, Rule]:
+def _noisy_release(theorem: Theorem, law: str, blocks: int) -> dict[str, Rule]:
     rule = _compose("iterates")
     return {"final": rule, "iterates": rule, "messages": _exposed}
 
 
-_PLACES: dict[str, Callable[[Theorem, str, bool], dict[str, Rule]]] = {
+_PLACES: dict[str, Callable[[Theorem, str, int], dict[str, Rule]]] = {
     "block": _noisy_blocks,
     "sum": _noisy_sum,
     "release": _noisy_release,
@@ -412,7 +421,7 @@ def register_rule(operator: type[Operator], rule: Rule, *views: View) -> None:
 
     The rule is asked in place of composition, for this very class and not for those that derive from it. It takes a
     ``Question`` (the plan, who is protected, how many steps) and answers with a ``Spend``; ``gaussian_spend`` makes one
-    from a mu. What it claims is on you: a guarantee says whose rule it is.
+    from a mu. What it claims is on you: the guarantee is called "stated", not "proved", and says whose rule it is.
 
     Parameters
     ----------
@@ -425,7 +434,7 @@ def register_rule(operator: type[Operator], rule: Rule, *views: View) -> None:
     """
     if not isinstance(operator, type) or not issubclass(operator, Operator):
         raise ValueError(f"operator is {shown(operator)}. Pass the class of your operator.")
-    if operator.__module__.partition(".")[0] == "hushpoint":
+    if is_ours(operator):
         raise ValueError(f"operator is {operator.__name__}, whose rules are proved. Derive a class of your own.")
     for view in views:
         require_choice("views", view, VIEWS)
@@ -437,10 +446,10 @@ def _rules_for(plan: Plan) -> dict[str, Rule]:
     own = _OWN_RULES.get(type(operator))
     if own is not None:
         return own
-    if law not in theorem.laws:
+    if law not in theorem.laws or plan.noise.place != theorem.place:
         raise ValueError(
             f"there is no privacy theorem for the {operator.name} operator with noise on the {plan.noise.place} and "
-            f"the schedule {law!r}. Use a combination that hushpoint.methods builds, or a schedule of "
-            f"{', '.join(map(repr, theorem.laws))}."
+            f"the schedule {law!r}: its certificate speaks of noise on the {theorem.place} and schedules of "
+            f"{', '.join(map(repr, theorem.laws))}. Use a combination that hushpoint.methods builds."
         )
-    return _PLACES[plan.noise.place](theorem, law, operator.blocks == 1)
+    return _PLACES[theorem.place](theorem, law, operator.blocks)

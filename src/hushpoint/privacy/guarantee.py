@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from decimal import ROUND_CEILING, Context, Decimal
 from fractions import Fraction
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 from hushpoint._checks import require_choice, require_positive
 from hushpoint.certificates import ADJACENCIES, UNITS
@@ -16,7 +16,7 @@ from hushpoint.privacy.gaussian import LARGEST_EPSILON, SMALLEST_DELTA, compose_
 View = Literal["final", "iterates", "messages", "network"]
 Adjacency = Literal["replace-one", "zero-out"]
 Unit = Literal["user", "record"]
-Basis = Literal["proved", "published"]
+Basis = Literal["proved", "stated", "published"]
 
 VIEWS = ("final", "iterates", "messages", "network")
 
@@ -35,9 +35,9 @@ _FLOATING_POINT = "floating-point numbers standing for real ones (section 5)"
 class Guarantee:
     """A differential-privacy statement: (epsilon, delta) for one unit, against one viewer, and what it rests on.
 
-    ``mu`` is the Gaussian-DP parameter where the loss is Gaussian, else None. ``basis`` is "proved" (docs/privacy.md)
-    or "published" (the paper says so; it is known not to hold in general). ``section`` names the proof. ``item`` is set
-    where the statement is about one item only, ``observers`` where it is about certain colluding peers only.
+    ``mu`` is the Gaussian-DP parameter where the loss is Gaussian, else None. ``basis`` is "proved" (docs/privacy.md,
+    ``section``), "stated" (by a rule from outside) or "published" (the paper says so, and it fails in cases). ``item``
+    is set where the statement is about one item only, ``observers`` where it is about certain colluding peers only.
     ``source`` says where the noise of a run came from.
     """
 
@@ -68,6 +68,8 @@ class Guarantee:
         where = f"Proved (docs/privacy.md, section {self.section})."
         if self.basis == "published":
             where = f"Published, not proved and known to fail in cases (docs/errata.md, {self.section})."
+        elif self.basis == "stated":
+            where = "Stated by whoever registered the rule, not proved here."
         if math.isinf(self.epsilon):
             return f"{said}, against {watcher}." + (
                 f" Because: {', '.join(self.assumptions)}." if self.assumptions else ""
@@ -162,8 +164,8 @@ def compose(*guarantees: Guarantee) -> Guarantee:
         first.unit,
         first.adjacency,
         view,
-        "published" if any(g.basis == "published" for g in guarantees) else "proved",
-        "1" if all(g.basis == "proved" for g in guarantees) else "the published part",
+        max((g.basis for g in guarantees), key=get_args(Basis).index),
+        "the published part" if any(g.basis == "published" for g in guarantees) else "1",
         (f"{len(guarantees)} releases composed", *dict.fromkeys(a for g in guarantees for a in g.assumptions)),
         first.item,
         first.observers,

@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from hushpoint._checks import require_count
-from hushpoint._types import Array
+from hushpoint._described import described
+from hushpoint._types import Array, Indices
 from hushpoint.privacy.accounting import require_plan
 
 if TYPE_CHECKING:
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
 
 _SLACK = 1 + 1e-9  # rounding of what is measured
 _SPREADS = (0.1, 1.0, 10.0)
+_same = partial(np.allclose, rtol=1e-9, atol=1e-12)
 
 
 def broken_promises(
@@ -50,6 +52,10 @@ def broken_promises(
     pair = _Pair(plan, neighbour, item, plan.default_unit if unit is None else unit)
     rng = np.random.default_rng(seed)
     found: dict[str, None] = {}
+    if described(plan.certificate) != described(neighbour.certificate):
+        found["the certificate depends on the data"] = None
+    if not all(map(np.array_equal, plan.operator.start(), neighbour.operator.start())):
+        found["the start depends on the data"] = None
     for trial in range(trials * len(_SPREADS)):
         found.update(dict.fromkeys(pair.broken(rng, _SPREADS[trial % len(_SPREADS)])))
     return list(found)
@@ -60,6 +66,7 @@ class _Pair:
         self.plan, self.item, self.unit = plan, item, unit
         self.here, self.there = plan.operator, neighbour.operator
         self.data, self.other = _prepared(plan), _prepared(neighbour)
+        self._worlds = (self.here, self.data), (self.there, self.other)
         self.relaxation = plan.largest_relaxation
         self.certificate = plan.certificate
         everyone = "all" in self.certificate.theorem.laws
@@ -82,7 +89,20 @@ class _Pair:
             after = np.linalg.norm(ends[0] - ends[1])
             if after > rate * before * _SLACK + 1e-9:
                 yield f"a step moves two states apart by {after / before:.6g}, above its Lipschitz constant {rate:.6g}"
+        both, total = (self.here, self.there), np.ones(self.here.message_size)
+        after_noise = {
+            "release": [operator.release(shared) for operator in both],
+            "model": [operator.model(self.here.release(shared)) for operator in both],
+            "combine": [operator.combine(shared, total, self._who, self.relaxation) for operator in both],
+        }
+        for name, (mine, yours) in after_noise.items():
+            if not np.array_equal(mine, yours):
+                yield f"{name} depends on the data, after the noise"
         theorem = self.certificate.theorem
+        if theorem.counts == "participations" and self.here.blocks > 1:
+            others = np.delete(np.arange(self.here.blocks), self.item % self.here.blocks)
+            if not _same(*(self._step(*world, shared, blocks, others)[2] for world in self._worlds)):
+                yield "an item moves steps in which it takes no part, and pays for none of them"
         if theorem.walks and self.here.block_size:
             yield "the token is not all that is kept: there are blocks"
         if theorem.amplified_by:
@@ -99,11 +119,10 @@ class _Pair:
         def messages(data: Any, chosen: Any) -> Array:
             return operator.local(data, chosen, blocks[chosen], z, self.relaxation, None)[1]
 
-        same = partial(np.allclose, rtol=1e-9, atol=1e-12)
         sent = messages(self.data, some)
-        if not same(sent, np.vstack([messages(self.data, some[k : k + 1]) for k in range(len(some))])):
+        if not _same(sent, np.vstack([messages(self.data, some[k : k + 1]) for k in range(len(some))])):
             yield "the message of an item depends on who else is in the sample"
-        if len(others) and not same(messages(self.data, others), messages(self.other, others)):
+        if len(others) and not _same(messages(self.data, others), messages(self.other, others)):
             yield "the messages of other items depend on the item's data"
         counted = np.ones(len(everyone)) if operator.multiplicity is None else operator.multiplicity
         bound = self.certificate.sensitivity.get(("user", "zero-out"), np.inf)
@@ -132,15 +151,19 @@ class _Pair:
             return counted @ blocks / len(blocks), blocks
         return shared + spread * rng.normal(size=shared.shape), blocks
 
-    def _step(self, operator: Operator, data: Any, shared: Array, blocks: Array) -> tuple[Array, Array, Array]:
+    def _step(
+        self, operator: Operator, data: Any, shared: Array, blocks: Array, chosen: Indices | None = None
+    ) -> tuple[Array, Array, Array]:
         """What is shared, the blocks and the sum of the messages, after a step without noise."""
-        counted = None if operator.multiplicity is None else operator.multiplicity[self.chosen]
+        who = self.chosen if chosen is None else chosen
+        counted = None if operator.multiplicity is None else operator.multiplicity[who]
         z, blocks = operator.release(shared), blocks.copy()
-        blocks[self.chosen], total = operator.move(
-            data, self.chosen, blocks[self.chosen], z, self.relaxation, None, counted
-        )
-        who = None if isinstance(self.chosen, slice) else self.chosen
-        return operator.combine(shared, total, who, self.relaxation), blocks, total
+        blocks[who], total = operator.move(data, who, blocks[who], z, self.relaxation, None, counted)
+        return operator.combine(shared, total, self._who, self.relaxation), blocks, total
+
+    @property
+    def _who(self) -> Indices | None:
+        return None if isinstance(self.chosen, slice) else self.chosen
 
 
 def _prepared(plan: Plan) -> Any:

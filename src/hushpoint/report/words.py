@@ -119,4 +119,6 @@ def _parts(guarantee: Guarantee) -> Html:
 def _where(guarantee: Guarantee) -> str:
     if guarantee.basis == "published":
         return f"why it does not hold: docs/errata.md, {guarantee.section}"
+    if guarantee.basis == "stated":
+        return "the rule that was registered for the operator"
     return f"the proof: docs/privacy.md, section {guarantee.section}"

@@ -19,6 +19,9 @@ class SparseRows(Store):
     sparse = True
 
     def __init__(self, matrix: Any) -> None:
+        if matrix.format != "csr" or not matrix.has_canonical_format:  # products and compiled code rest on both
+            matrix = scipy.sparse.csr_array(matrix, copy=True)
+            matrix.sum_duplicates()
         self.matrix = matrix.astype(np.float64, copy=False)
 
     @property
@@ -100,7 +103,9 @@ class SparseRows(Store):
         return np.repeat(np.arange(len(self)), np.diff(self.matrix.indptr))
 
     def by_columns(self) -> SparseRows:
-        return SparseRows(self.matrix.tocsc())
+        turned = SparseRows(self.matrix)
+        turned.matrix = self.matrix.tocsc()
+        return turned
 
     def pull_columns(self, chosen: Indices | slice, weights: Array) -> Array:
         return np.asarray(self.matrix[:, chosen].T @ weights)

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 import scipy.linalg.blas
 from numpy.typing import DTypeLike, NDArray
 
+from hushpoint._described import is_ours
 from hushpoint._types import Array, Indices
 
 _NUMBERS = 1 << 18  # in one chunk
@@ -43,11 +44,16 @@ class Store(ABC):
     sparse: bool = False  # zeros are not stored: an array of the rows would be many times as large
     whole: bool = False  # a product has a cost of its own, whatever the number of rows: take all of them at once
 
-    def __init_subclass__(cls) -> None:
-        super().__init_subclass__()
-        for base in cls.__bases__:
-            if base is not Store and base.__module__.startswith("hushpoint."):
+    def __new__(cls, *args: Any, **options: Any) -> Self:
+        for base in cls.__mro__[1:]:
+            if base is not Store and is_ours(base):
                 raise TypeError(f"{cls.__name__} derives from {base.__name__}. Derive from Store, and hold the other.")
+        return super().__new__(cls)
+
+    @property
+    def from_outside(self) -> str | None:
+        """Its kind, where that is not of this package: whose word it is that these are the rows."""
+        return None if is_ours(type(self)) else type(self).__name__
 
     @property
     @abstractmethod
@@ -204,6 +210,10 @@ class ScaledRows(Store):
 
     def __init__(self, store: Store, factors: Array) -> None:
         self.store, self.factors = store, factors
+
+    @property
+    def from_outside(self) -> str | None:
+        return self.store.from_outside
 
     @property
     def shape(self) -> tuple[int, int]:
