@@ -45,8 +45,6 @@ def _ziggurat_tables() -> tuple[np.ndarray, np.ndarray, np.ndarray]:
 _ACCEPT, _WIDTH, _HEIGHT = _ziggurat_tables()
 _LANES = 8  # ChaCha blocks computed side by side: what a vector register of 256 bits holds
 _BUFFER = 8 * _LANES  # words of so many blocks
-
-
 _CONSTANTS = (0x61707865, 0x3320646E, 0x79622D32, 0x6B206574)  # "expand 32-byte k"
 _VECTOR = ir.VectorType(ir.IntType(32), _LANES)
 
@@ -99,12 +97,8 @@ def scratch(key):
         table[0, lane], table[1, lane], table[2, lane], table[3, lane] = _CONSTANTS
         for k in range(8):
             table[4 + k, lane] = key[k]
-    return (
-        table,
-        np.empty((16, _LANES), dtype=np.uint32),
-        np.empty(_BUFFER, dtype=np.uint64),
-        np.empty((_LANES, 4), dtype=np.uint64),
-    )
+    blocks, words = np.empty((16, _LANES), dtype=np.uint32), np.empty(_BUFFER, dtype=np.uint64)
+    return table, blocks, words, np.empty((_LANES, 4), dtype=np.uint64)
 
 
 @inner
@@ -141,12 +135,8 @@ def start_eight(role, items, steps, room):
         table[12, k], table[13, k], table[14, k], table[15, k] = 0, role, items[j], steps[j]
     _eight_blocks(table, blocks)  # type: ignore[call-arg]
     for k in range(items.size):
-        a, b, c = (
-            _word(blocks[0, k], blocks[1, k]),
-            _word(blocks[2, k], blocks[3, k]),
-            _word(blocks[4, k], blocks[5, k]),
-        )
-        count = np.uint64(1)
+        a, b = _word(blocks[0, k], blocks[1, k]), _word(blocks[2, k], blocks[3, k])
+        c, count = _word(blocks[4, k], blocks[5, k]), np.uint64(1)
         for _ in range(12):
             _, a, b, c, count = _sfc(a, b, c, count)
         states[k, 0], states[k, 1], states[k, 2], states[k, 3] = a, b, c, count

@@ -6,6 +6,7 @@ import signal
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from copy import deepcopy
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
@@ -62,21 +63,12 @@ class State:
     def load(path: str | Path) -> State:
         """The state that ``save`` wrote."""
         with np.load(path, allow_pickle=False) as file:
-            record: dict[str, Any] = {name: file[name] for name in file.files}
-        seed = str(record.pop("seed"))
-        for name in ("steps", "planned", "models", "position", "tail_start"):
-            record[name] = int(record[name])
-        for name in ("fingerprint", "kernel"):
-            record[name] = str(record[name])
-        record["watched"] = bool(record["watched"])
-        return State(**record, seed=int(seed) if seed else None)
+            record = {name: value if value.ndim else value.item() for name, value in file.items()}
+        return State(**{**record, "seed": int(record["seed"]) if record["seed"] else None})
 
     def copy(self) -> State:
         """A state of its own, so that a run never changes the one it was given."""
-        arrays: dict[str, Any] = {
-            name: value.copy() for name, value in self.__dict__.items() if isinstance(value, np.ndarray)
-        }
-        return replace(self, **arrays)
+        return deepcopy(self)
 
 
 @dataclass(frozen=True)

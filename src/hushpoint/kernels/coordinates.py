@@ -55,7 +55,6 @@ class CompiledCoordinates:
         return *table, rows.targets, rows.slope_limits, self.row_weights
 
     def advance(self, data: tuple[Any, ...], source: Source, state: State, z: Array, count: int) -> None:
-        """So many steps, on the state."""
         plan, first = self.plan, state.steps
         word(first + count)  # addresses would come again beyond
         steps = self.step_size * np.array([plan.relaxation_at(first + k) for k in range(count)])

@@ -68,7 +68,6 @@ class CompiledRounds(_CompiledRows):
     at_once: ClassVar[int] = 256
 
     def advance(self, data: tuple[Any, ...], source: Source, state: State, z: Array, count: int) -> None:
-        """So many rounds, on the state."""
         from hushpoint.engine import choose
 
         plan, method, first = self.plan, self._method(), state.steps
@@ -77,9 +76,7 @@ class CompiledRounds(_CompiledRows):
         schedule = coded_schedule(plan.schedule)
         shared = state.shared.copy()
         if schedule is not None and schedule[2] * shared.size < _WORTH_SHARING:
-            last = _rounds(
-                keys, first, relaxations, data, method, schedule, state.participations, state.blocks, shared
-            )  # fmt: skip
+            last = _rounds(keys, first, relaxations, data, method, schedule, state.participations, state.blocks, shared)
             state.position = state.position if last < 0 else last
         else:
             for k in range(count):
@@ -125,7 +122,6 @@ class CompiledWalk(_CompiledRows):
         return starts, flat, role_word("schedule"), -1 if schedule.cap is None else schedule.cap
 
     def advance(self, data: tuple[Any, ...], source: Source, state: State, z: Array, count: int) -> None:
-        """So many hops, on the state."""
         relaxations = self._relaxations(state.steps, count)
         keys = source.secure, source.key, role_word("block")
         shared = state.shared.copy()

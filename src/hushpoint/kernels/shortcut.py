@@ -73,7 +73,6 @@ class ConsensusShortcut:
         return _Prepared(rows, inverse, root, (table, rows.targets, scales, rows.slope_limits, inverse, squared))
 
     def advance(self, data: _Prepared, source: Source, state: State, z: Array, count: int) -> None:
-        """So many steps from the public point z."""
         plan, first = self.plan, state.steps
         word(first + count)  # addresses would come again beyond
         relaxations = np.array([plan.relaxation_at(first + k) for k in range(count)])

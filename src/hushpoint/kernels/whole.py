@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
@@ -49,7 +50,7 @@ def approach(
         for (move, change, scale), part in zip(pairs, reversed(shares), strict=True):
             direction -= (scale * float(change @ direction) + part) * move
         first = float(slope_at @ direction)
-        length, low, low_slope, high, high_slope = 1.0, 0.0, first, 1.0, np.inf
+        length = 1.0
         while True:
             if not first < 0 or taken >= most:
                 return x, taken, False
@@ -59,8 +60,7 @@ def approach(
             slope = float(found @ direction)
             if slope <= 0.1 * abs(first):  # it may rise a little: an exact search is not worth its gradients
                 break
-            high, high_slope = length, slope
-            length = (low * high_slope - high * low_slope) / (high_slope - low_slope)
+            length = -length * first / (slope - first)  # where a line through both slopes is 0
         move, change = trial - x, found - slope_at
         if float(move @ change) > 0:
             pairs.append((move, change, 1 / float(move @ change)))
@@ -95,11 +95,7 @@ class RememberingProx:
             self.centre = start
         if self._factor is None:
             self._factor = prox.factor_at(self.centre)
-        factor = self._factor
-
-        def inverse(right: Array) -> Array:
-            return np.asarray(scipy.linalg.cho_solve(factor, right, check_finite=False))
-
+        inverse = partial(scipy.linalg.cho_solve, self._factor, check_finite=False)
         found, taken, solved = approach(
             lambda x: prox.gradient_at(x, point), start, prox.gradient_tolerance, inverse, _MOST
         )
@@ -129,7 +125,6 @@ class RememberingADMM:
         return RememberingProx(self.plan.operator.prepare(rows))
 
     def advance(self, data: RememberingProx, source: Source, state: State, z: Array, count: int) -> None:
-        """So many steps; where one fails, the state stands before it."""
         plan, operator = self.plan, self.plan.operator
         for k in range(count):
             step = state.steps

@@ -129,9 +129,9 @@ class Operator(ABC):
         tau = self.certificate(relaxation).lipschitz
         return None if tau is None else 1 - relaxation * (1 - tau)
 
-    @abstractmethod
     def certificate(self, relaxation: float) -> Certificate:
         """The promises of one step."""
+        return Certificate(None, missing=(f"{type(self).__name__} has no certificate. Write certificate().",))
 
     def own_certificate(self, relaxation: float) -> Certificate:
         """The certificate, unless a subclass changed what a step does and kept what its parent promised of it.
@@ -182,6 +182,3 @@ class FixedPoint(Operator):
 
     def combine(self, shared: Array, total: Array, chosen: Indices | None, relaxation: float) -> Array:
         return shared + total
-
-    def certificate(self, relaxation: float) -> Certificate:
-        return Certificate(None, missing=(f"{type(self).__name__} has no certificate. Write certificate().",))

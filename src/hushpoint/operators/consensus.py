@@ -185,11 +185,8 @@ class SummedADMM(ConsensusADMM):
     zero_out = "the item's message is 0"
     adjacency = "zero-out"
 
-    def is_plausible(self, message: Array, block: Array, z: Array, relaxation: float, noise_std: float) -> bool:
-        return Operator.is_plausible(self, message, block, z, relaxation, noise_std)
-
-    def reach(self) -> float:
-        return math.inf  # the server is trusted, and its points are those of the method
+    is_plausible = Operator.is_plausible
+    reach = Operator.reach  # the server is trusted, and its points are those of the method
 
     def certificate(self, relaxation: float) -> Certificate:
         if self.clip_residual is None:
@@ -246,8 +243,7 @@ class AnchoredADMM(ConsensusADMM):
     def is_plausible(self, message: Array, block: Array, z: Array, relaxation: float, noise_std: float) -> bool:
         return is_within(message + block - z, self.radius)
 
-    def reach(self) -> float:
-        return math.inf  # the server is trusted, and its points are those of the method
+    reach = Operator.reach  # the server is trusted, and its points are those of the method
 
     def unclipped(self) -> Self:
         bare = super().unclipped()

@@ -146,15 +146,10 @@ class CoordinateGradient(Operator):
         from hushpoint.kernels.draw import coded_schedule
 
         loss, penalty = self.facts.loss.code, self.facts.regularizer.code
-        schedule = coded_schedule(plan.schedule)
-        if type(self) is not CoordinateGradient or plan.schedule.cap is not None:
-            return None
-        if loss is None or penalty is None or schedule is None:
+        schedule = None if plan.schedule.cap is not None else coded_schedule(plan.schedule)
+        if type(self) is not CoordinateGradient or loss is None or penalty is None or schedule is None:
             return None
         return CompiledCoordinates(plan, self.step_size, self.facts.items, self._row_weights, loss, penalty, schedule)
-
-    def step_lipschitz(self, relaxation: float) -> float | None:
-        return None
 
     def certificate(self, relaxation: float) -> Certificate:
         certificate = gradient_certificate(self.facts, None, _ONE_COORDINATE)

@@ -61,7 +61,7 @@ class MeanOfRows(Operator):
     def certificate(self, relaxation: float) -> Certificate:
         norm = self.facts.row_norm
         if type(self) not in (SecondMoments, MeanSquare):
-            return Certificate(None, missing=(f"{type(self).__name__} has no certificate. Write certificate().",))
+            return super().certificate(relaxation)
         if norm is None:
             return Certificate(None, missing=("row_norm is not declared. Pass row_norm=R.",))
         units = ("user", "record") if self.facts.unit == "record" else ("user",)

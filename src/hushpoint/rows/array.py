@@ -24,9 +24,7 @@ class ArrayRows(Store):
     def plain(self) -> Array:
         return self.array
 
-    @property
-    def arrays(self) -> Array:
-        return self.array
+    arrays = plain
 
     def take(self, index: Any) -> ArrayRows:
         return ArrayRows(self.array[index])

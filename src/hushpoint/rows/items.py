@@ -83,13 +83,8 @@ class Rows:
 
     def pick(self, index: Any) -> Rows:
         """Some rows, as items of one row each."""
-        return Rows(
-            self.store.take(index),
-            self.targets[index],
-            self.loss,
-            self.squared_norms[index],
-            None if self.limits is None else self.limits[index],
-        )
+        limits = None if self.limits is None else self.limits[index]
+        return Rows(self.store.take(index), self.targets[index], self.loss, self.squared_norms[index], limits)
 
     def take(self, items: Indices | slice) -> Rows:
         """Some items, in the order given."""
