@@ -74,29 +74,17 @@ def _options(
 
 
 _studies = typer.Typer(no_args_is_help=True, help="Run a study, or what is left of it, and print what it shows.")
-_studies.command()(_plainly(reproduce.lasso))
-_studies.command()(_plainly(reproduce.logistic))
-_studies.command()(_plainly(reproduce.communication))
-app.add_typer(_studies, name="reproduce")
 _federated = typer.Typer(no_args_is_help=True, help="Train across sites that keep their data, on Flower or in process.")
-for _command in (
-    federated.init,
-    federated.plan,
-    federated.keys,
-    federated.superlink,
-    federated.site,
-    federated.run,
-    federated.simulate,
-    federated.status,
-    federated.readmit,
-):
-    _federated.command()(_plainly(_command))
+app.add_typer(_studies, name="reproduce")
 app.add_typer(_federated, name="federated")
-app.command()(_plainly(tabular.schema))
-app.command()(_plainly(tabular.fit))
-app.command()(_plainly(tabular.predict))
-app.command()(_plainly(report.report))
-app.command()(_plainly(reproduce.demo))
+for _family, _commands in (
+    (_studies, (reproduce.lasso, reproduce.logistic, reproduce.communication)),
+    (_federated, (federated.init, federated.plan, federated.keys, federated.superlink, federated.site)),
+    (_federated, (federated.run, federated.simulate, federated.status, federated.readmit)),
+    (app, (tabular.schema, tabular.fit, tabular.predict, report.report, reproduce.demo)),
+):
+    for _command in _commands:
+        _family.command()(_plainly(_command))
 
 
 @app.command()
@@ -123,10 +111,7 @@ def account(
 
     Example: hushpoint account private_admm steps=20 gamma=10 noise_std=0.3 --items 1000 --row-norm 1
     """
-    from hushpoint.tables.budget import settled_delta
-
-    problem = _declared(items, features, loss, row_norm, clip, ridge, rows_per_user)
-    settled_delta(delta, items, problem.facts.unit)
+    problem = _declared(items, features, loss, row_norm, clip, ridge, rows_per_user, delta)
     plan = _make(method, problem, _parsed(parameters))
     guarantee = plan.guarantee(delta, view, adjacency, unit, allow_published=allow_published)
     typer.echo(json.dumps(guarantee.to_dict(), indent=2) if as_json else str(guarantee))
@@ -157,10 +142,8 @@ def calibrate(
     Example: hushpoint calibrate private_admm steps=20 gamma=10 --epsilon 1 --items 1000 --row-norm 1
     """
     from hushpoint.privacy.guarantee import Budget
-    from hushpoint.tables.budget import settled_delta
 
-    problem = _declared(items, features, loss, row_norm, clip, ridge, rows_per_user)
-    settled_delta(delta, items, problem.facts.unit)
+    problem = _declared(items, features, loss, row_norm, clip, ridge, rows_per_user, delta)
     budget = Budget(epsilon, delta, view, adjacency, unit)  # type: ignore[arg-type]
     plan = _make(method, problem, {**_parsed(parameters), "budget": budget})
     guarantee, noise_std = plan.guarantee(delta), plan.parameters["noise_std"]
@@ -171,26 +154,20 @@ def calibrate(
 
 
 def _declared(
-    items: int,
-    features: int,
-    loss: str,
-    row_norm: float | None,
-    clip: float | None,
-    ridge: float,
-    rows_per_user: int | None,
-) -> Any:
+    items: int, features: int, loss: str, row_norm: float | None, clip: float | None, ridge: float,
+    rows_per_user: int | None, delta: float,
+) -> Any:  # fmt: skip
+    """The problem, for which the delta must be small enough."""
     from hushpoint.problem import Problem
     from hushpoint.regularizers import L2
+    from hushpoint.tables.budget import settled_delta
 
-    return Problem.declared(
-        items,
-        features,
-        loss,
-        L2(ridge) if ridge else None,
-        row_norm=row_norm,
-        clip=clip,
-        rows_per_item=rows_per_user,
+    penalty = L2(ridge) if ridge else None
+    problem = Problem.declared(
+        items, features, loss, penalty, row_norm=row_norm, clip=clip, rows_per_item=rows_per_user
     )
+    settled_delta(delta, items, problem.facts.unit)
+    return problem
 
 
 def _make(method: str, problem: Any, arguments: dict[str, Any]) -> Any:

@@ -58,11 +58,7 @@ def lasso(
         run_lasso(out, quick=quick, as_published=as_published, seed=seed, jobs=jobs)
 
 
-def demo(
-    out: Out = Path("runs/demo"),
-    seed: Seed = 0,
-    jobs: Jobs = 2,
-) -> None:
+def demo(out: Out = Path("runs/demo"), seed: Seed = 0, jobs: Jobs = 2) -> None:
     """Compare every method on the paper's Lasso in about a minute: a table, figures and a page to read.
 
     The quick version of 'hushpoint reproduce lasso --as-published'. Example: hushpoint demo
@@ -98,12 +94,7 @@ def logistic(
         run_logistic(out, data, target=target, schema=schema, quick=quick, seed=seed, jobs=jobs)
 
 
-def communication(
-    out: Out = Path("runs/communication"),
-    quick: Quick = False,
-    seed: Seed = 0,
-    jobs: Jobs = 2,
-) -> None:
+def communication(out: Out = Path("runs/communication"), quick: Quick = False, seed: Seed = 0, jobs: Jobs = 2) -> None:
     """Rounds and bytes to 1% of the non-private objective: ADMM, DP-FedAvg and DP-FedSGD by the same user-level budget.
 
     Example: hushpoint reproduce communication --quick

@@ -90,20 +90,9 @@ def fit(
 
     require_free(output, force)  # before the budget is spent
     fitted = fit_model(
-        data,
-        schema,
-        epsilon=epsilon,
-        delta=delta,
-        model=model,
-        target=target,
-        groups=groups,
-        row_norm=row_norm,
-        range_share=range_share,
-        seed=seed,
-        penalty=penalty,
-        alpha=alpha,
-        adjacency=adjacency,
-    )
+        data, schema, epsilon=epsilon, delta=delta, model=model, target=target, groups=groups, row_norm=row_norm,
+        range_share=range_share, seed=seed, penalty=penalty, alpha=alpha, adjacency=adjacency,
+    )  # fmt: skip
     fitted.save(output, force)
     try:
         if as_json:
@@ -196,19 +185,11 @@ def _summarise(fitted: TableModel, output: Path, default_delta: bool) -> None:
     largest = np.argsort(-np.abs(coefficients).max(axis=0), kind="stable")[:_SHOWN]
     grid = Grid(box=SIMPLE_HEAD, title=f"Largest coefficients ({len(largest)} of {coefficients.shape[1]})")
     grid.add_column("feature", overflow="fold")
-    several = len(coefficients) > 1 and fitted.classes is not None
-    titles = fitted.classes if several and fitted.classes else (_direction(fitted),)
-    for title in titles:
+    for title in fitted.score_titles:
         grid.add_column(Text(title), justify="right")
-    names = fitted.feature_names
     for j in largest:
-        grid.add_row(Text(names[j]), *(f"{value:+.3f}" for value in coefficients[:, j]))
-    intercepts = np.atleast_1d(fitted.intercept)
-    grid.add_row(Text("(intercept)"), *(f"{value:+.3f}" for value in intercepts))
+        grid.add_row(Text(fitted.feature_names[j]), *(f"{value:+.3f}" for value in coefficients[:, j]))
+    grid.add_row(Text("(intercept)"), *(f"{value:+.3f}" for value in np.atleast_1d(fitted.intercept)))
     console.print()
     console.print(grid)
     console.print(f"Wrote {output}.", soft_wrap=True)
-
-
-def _direction(fitted: TableModel) -> str:
-    return f"towards {fitted.classes[1]}" if fitted.classes is not None else "coefficient"

@@ -323,14 +323,9 @@ QUICK = Scale(
 
 
 def run_communication(
-    directory: Path,
-    *,
-    scale: Scale | None = None,
-    quick: bool = False,
-    seed: int = 0,
-    jobs: int = 2,
+    directory: Path, *, scale: Scale | None = None, quick: bool = False, seed: int = 0, jobs: int = 2,
     console: Console | None = None,
-) -> Record:
+) -> Record:  # fmt: skip
     """Run the study, or what is left of it, and write its tables, sentences and report into a directory."""
     console = console or Console()
     scale = scale or (QUICK if quick else FULL)

@@ -162,16 +162,9 @@ def _milestones(steps: int, most: int = 24) -> list[int]:
 
 
 def run_lasso(
-    directory: Path,
-    *,
-    scale: Scale | None = None,
-    quick: bool = False,
-    as_published: bool = False,
-    seed: int = 0,
-    jobs: int = 2,
-    brief: bool = False,
-    console: Console | None = None,
-) -> Record:
+    directory: Path, *, scale: Scale | None = None, quick: bool = False, as_published: bool = False, seed: int = 0,
+    jobs: int = 2, brief: bool = False, console: Console | None = None,
+) -> Record:  # fmt: skip
     """Run the study, or what is left of it, and write its tables, claims, figures and report into a directory.
 
     ``brief`` prints the table and what it shows in short; the grids and all claims are in the report then.

@@ -203,17 +203,9 @@ def _noise_seed(settings: Record, run: int) -> int:
 
 
 def run_logistic(
-    directory: Path,
-    data: Path,
-    *,
-    target: str | None = None,
-    schema: Path | None = None,
-    scale: Scale | None = None,
-    quick: bool = False,
-    seed: int = 0,
-    jobs: int = 2,
-    console: Console | None = None,
-) -> Record:
+    directory: Path, data: Path, *, target: str | None = None, schema: Path | None = None, scale: Scale | None = None,
+    quick: bool = False, seed: int = 0, jobs: int = 2, console: Console | None = None,
+) -> Record:  # fmt: skip
     """Run the study on a table, or what is left of it, and write tables, claims, figures and report."""
     console = console or Console()
     scale = scale or (QUICK if quick else FULL)

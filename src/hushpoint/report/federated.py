@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import json
+from collections import Counter, defaultdict
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from hushpoint.privacy.guarantee import Guarantee
 from hushpoint.report import words
-from hushpoint.report.page import Html, commands, document, element, folded, joined, number, table, warning
+from hushpoint.report.page import Html, commands, document, element, joined, long_table, number, table, warning
 
 Line = dict[str, Any]
 
-_SHOWN = 40  # rounds that are not folded away
 _STATES = {
     "running": "is not finished: run it again to go on from its last round",
     "finished": "is finished",
@@ -75,14 +75,9 @@ def _guarantees(run: Line) -> list[Html]:
     for spent, promised in zip(run["spent"], run["promised"], strict=True):
         now, end = Guarantee.from_dict(spent), Guarantee.from_dict(promised)
         parts.append(element("h3", _WHOSE.get(now.unit, now.unit) if len(run["spent"]) > 1 else "One site"))
-        parts.append(
-            element(
-                "p",
-                f"Spent so far: epsilon = {words.rounded_up(now.epsilon)}. After all planned rounds: "
-                f"{words.rounded_up(end.epsilon)}.",
-            )
-        )
-        parts.append(words.plainly(now, "the run"))
+        so_far, after_all = words.rounded_up(now.epsilon), words.rounded_up(end.epsilon)
+        said = f"Spent so far: epsilon = {so_far}. After all planned rounds: {after_all}."
+        parts += [element("p", said), words.plainly(now, "the run")]
     return parts
 
 
@@ -95,21 +90,15 @@ def _rounds(run: Line, lines: Sequence[Line]) -> list[Html]:
     header = public if secret else [*public, "asked", "answered", "attempts", "bytes down", "bytes up"]
 
     def cells(line: Line) -> list[Any]:
-        shown: list[Any] = [
-            str(line["round"]),
-            number(line["objective"]),
-            *(number(line["epsilon"][unit]) for unit in units),
-        ]
+        spent = (number(line["epsilon"][unit]) for unit in units)
+        shown: list[Any] = [str(line["round"]), number(line["objective"]), *spent]
         if not secret:
             shown += [str(len(line["asked"])), str(len(line["answered"])), str(line["attempts"])]
             shown += [f"{line['bytes_down']:,}", f"{line['bytes_up']:,}"]
         return shown
 
-    latest = table("Rounds, the last one first", header, [cells(line) for line in lines[::-1][:_SHOWN]])
-    parts = [latest]
-    if len(lines) > _SHOWN:
-        earlier = table("Earlier rounds", header, [cells(line) for line in lines[::-1][_SHOWN:]])
-        parts.append(folded(f"The {len(lines) - _SHOWN} rounds before", earlier))
+    listed = [cells(line) for line in lines[::-1]]
+    parts = long_table("Rounds, the last one first", header, listed, "Earlier rounds", "The {} rounds before")
     if all(line["objective"] is None for line in lines):
         parts.append(element("p", "No public validation set was given, so no objective was logged."))
     return parts
@@ -120,40 +109,33 @@ def _sites(run: Line, lines: Sequence[Line]) -> list[Html]:
     if run["secret_sample"]:
         return [element("p", "How often each site took part is a part of the secret.")]
     counts = run["participations"]
-    trouble: dict[int, dict[str, int]] = {}
+    trouble: dict[int, Counter[str]] = defaultdict(Counter)
     for line in lines:
         for site, reason in [*line["declined"].items(), *line["refused"].items()]:
-            reasons = trouble.setdefault(int(site), {})
-            reasons[reason] = reasons.get(reason, 0) + 1
+            trouble[int(site)][reason] += 1
     listed = [
         [
             f"site {site}",
             "" if rows is None else f"{rows[site]:,}",
             str(count),
-            "; ".join(f"{reason} ({times})" for reason, times in trouble.get(site, {}).items()) or "none",
+            "; ".join(f"{reason} ({times})" for reason, times in trouble[site].items()) or "none",
         ]
         for site, count in enumerate(counts)
     ]
     header = ["site", "rows", "participations", "declined or refused"]
     said = "Participations are what each site's own ledger says, plus requests that it may have answered in vain."
-    grid = table("The sites", header, listed[:_SHOWN])
-    rest = table("The other sites", header, listed[_SHOWN:]) if len(listed) > _SHOWN else None
-    folded_rest = [] if rest is None else [folded(f"The other {len(listed) - _SHOWN} sites", rest)]
-    return [element("p", said), grid, *folded_rest]
+    return [element("p", said), *long_table("The sites", header, listed, "The other sites", "The other {} sites")]
 
 
 def _plan(run: Line) -> Html:
     plan = run["plan"]
     facts = {name: value for name, value in plan["facts"].items() if name != "rows_per_item" and value is not None}
-    rows = [(f"facts: {name.replace('_', ' ')}", _plain(value)) for name, value in sorted(facts.items())]
+    rows = [("method", plan["method"])]
+    rows += [(f"facts: {name.replace('_', ' ')}", _plain(value)) for name, value in sorted(facts.items())]
     rows += [(name.replace("_", " "), _plain(value)) for name, value in sorted(plan["parameters"].items())]
     rows += [("budget", _plain(plan["budget"]))] if plan["budget"] else []
-    return joined(
-        [
-            element("p", f"The plan that every site agreed to, by its digest {run['run']}:"),
-            table("The plan", ("what", "value"), [("method", plan["method"]), *rows]),
-        ]
-    )
+    said = f"The plan that every site agreed to, by its digest {run['run']}:"
+    return joined([element("p", said), table("The plan", ("what", "value"), rows)])
 
 
 def _plain(value: Any) -> str:

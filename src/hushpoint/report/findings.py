@@ -42,10 +42,7 @@ _FIGURES = {
         "Left: what the recipe behind the paper's figure reports and what its last model gives. Right: the epsilon it "
         "states, what is proved of it, and what it spends at least where that is known.",
     ),
-    "as_published_baseline": (
-        "The published baseline",
-        "The same for the DP-SGD that the paper compares with.",
-    ),
+    "as_published_baseline": ("The published baseline", "The same for the DP-SGD that the paper compares with."),
 }
 
 
@@ -65,7 +62,7 @@ def study_page(directory: Path) -> str:
             ("What it shows", [*_cautions(run), *_claims(run)]),
             ("Figures", _figures(directory, run, rows)),
             ("What the guarantees mean", _guarantees(run, rows.get("frontier", []) or rows.get("accuracy", []))),
-            ("What was run", [_settings(run)]),
+            ("What was run", [table("The settings", ("setting", "value"), _flat(run.get("settings") or {}))]),
             ("All numbers", list(_all_rows(run, rows))),
             ("Run it again", _again(run)),
         ],
@@ -129,8 +126,8 @@ def _guarantees(run: Mapping[str, Any], frontier: Sequence[Mapping[str, str]]) -
             "contribution. Without the outcome they are right half of the time. With it, at most:"
         )
         lines = [(number(epsilon), number(delta), percent(guess_bound(epsilon, delta))) for epsilon, delta in budgets]
-        parts.append(element("p", said))
-        parts.append(table("How often a guess can be right", ("epsilon", "delta", "right at most"), lines))
+        header = ("epsilon", "delta", "right at most")
+        parts += [element("p", said), table("How often a guess can be right", header, lines)]
     seen: dict[tuple[str, ...], None] = {}
     for row in frontier:
         if _finite(row.get("epsilon")):
@@ -139,16 +136,13 @@ def _guarantees(run: Mapping[str, Any], frontier: Sequence[Mapping[str, str]]) -
             about = (row.get("label") or row.get("method", ""), row.get("trust", ""), view)
             seen[(*about, row.get("unit", ""), row.get("adjacency", ""), basis)] = None
     if seen:
-        header = ("method", "trust", "holds against", "protects one", "adjacency", "basis")
-        parts.append(table("What each method's epsilon is about", header, seen))
-        parts.append(
-            element(
-                "p",
-                "Replace-one: one contribution exchanged for any other. Zero-out: one contribution counts for nothing. "
-                "Published, not proved: the paper says so, and cases are known in which it does not hold. Noise in a "
-                "study comes from a seed, so that it can be run again; a model for release must use none.",
-            )
+        titles = ("method", "trust", "holds against", "protects one", "adjacency", "basis")
+        said = (
+            "Replace-one: one contribution exchanged for any other. Zero-out: one contribution counts for nothing. "
+            "Published, not proved: the paper says so, and cases are known in which it does not hold. Noise in a "
+            "study comes from a seed, so that it can be run again; a model for release must use none."
         )
+        parts += [table("What each method's epsilon is about", titles, seen), element("p", said)]
     return parts
 
 
@@ -195,22 +189,14 @@ def _short(text: str, digits: int) -> str:
     return f"{float(f'{value:.{digits}g}'):,.0f}" if abs(value) >= 100 else f"{value:.{digits}g}"
 
 
-def _settings(run: Mapping[str, Any]) -> Html:
-    return table("The settings", ("setting", "value"), list(_flat(run.get("settings") or {})))
-
-
 def _flat(record: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, str]]:
     for name, value in record.items():
         title = f"{prefix}{str(name).replace('_', ' ')}"
         if isinstance(value, Mapping):
             yield from _flat(value, f"{title}: ")
-        elif isinstance(value, (list, tuple)):
-            yield (
-                title,
-                ", ".join(
-                    number(entry) if not isinstance(entry, (list, dict)) else json.dumps(entry) for entry in value
-                ),
-            )
+        elif isinstance(value, list):
+            entries = (json.dumps(entry) if isinstance(entry, (list, dict)) else number(entry) for entry in value)
+            yield title, ", ".join(entries)
         else:
             yield title, "none" if value is None else number(value)
 
@@ -219,10 +205,8 @@ def _all_rows(run: Mapping[str, Any], rows: Mapping[str, list[dict[str, str]]]) 
     for name, lines in rows.items():
         if not lines:
             continue
-        header = list(lines[0])
-        place = run["tables"][name]
-        shown = lines[:_LONGEST]
-        caption = f"{place}: {len(lines):,} rows"
+        header, shown = list(lines[0]), lines[:_LONGEST]
+        caption = f"{run['tables'][name]}: {len(lines):,} rows"
         if len(shown) < len(lines):
             caption += f", of which the first {len(shown):,} are here"
         cells = ([_shown(column, line.get(column)) for column in header] for line in shown)

@@ -3,19 +3,17 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from hushpoint.report import words
-from hushpoint.report.page import Html, commands, document, element, folded, joined, number, table
+from hushpoint.report.page import Html, commands, document, element, folded, joined, long_table, number, table
 
 if TYPE_CHECKING:
     from hushpoint.tables.model_file import TableModel
 
-_SHOWN = 40  # coefficients that are not folded away
 _BARRED = 4  # columns of scores up to which there is room for bars
 
 
@@ -44,17 +42,9 @@ def _coefficients(model: TableModel) -> list[Html]:
     values = np.atleast_2d(model.coefficients)
     order = np.argsort(-np.abs(values).max(axis=0), kind="stable")
     longest = float(np.abs(values).max()) or 1.0
-    if model.classes is None:
-        titles = ["coefficient"]
-    elif len(values) == 1:
-        titles = [f"towards {model.classes[1]}"]
-    else:
-        titles = list(model.classes)
-    names, barred = model.feature_names, len(titles) <= _BARRED
-
-    def lines(chosen: Sequence[int]) -> list[list[Any]]:
-        return [[names[j], *_scores(values[:, j], longest, barred)] for j in chosen]
-
+    titles, names = model.score_titles, model.feature_names
+    barred = len(titles) <= _BARRED
+    lines = [[names[j], *_scores(values[:, j], longest, barred)] for j in order]
     header = ["feature", *(title for name in titles for title in ([name, ""] if barred else [name]))]
     intercepts = np.atleast_1d(model.intercept)
     foot = ["(intercept)", *(cell for v in intercepts for cell in ([f"{v:+.3f}", ""] if barred else [f"{v:+.3f}"]))]
@@ -63,14 +53,8 @@ def _coefficients(model: TableModel) -> list[Html]:
         "columns become: numbers scaled by their declared range, and one indicator for each category. Noise is part of "
         "every coefficient, so small ones mean little."
     )
-    parts = [
-        element("p", said),
-        table("Coefficients, largest first", header, [*lines(order[:_SHOWN].tolist()), foot]),
-    ]
-    if len(order) > _SHOWN:
-        rest = table("The smaller coefficients", header, lines(order[_SHOWN:].tolist()))
-        parts.append(folded(f"The other {len(order) - _SHOWN} coefficients", rest))
-    return parts
+    caption, rest, title = "Coefficients, largest first", "The smaller coefficients", "The other {} coefficients"
+    return [element("p", said), *long_table(caption, header, lines, rest, title, foot=[foot])]
 
 
 def _scores(values: Any, longest: float, barred: bool) -> list[Any]:
@@ -112,14 +96,9 @@ def _training(model: TableModel) -> Html:
         for group in ("parameters", "plan")
         for name, value in sorted((details.get(group) or {}).items())
     ]
-    return joined(
-        [
-            table("The training", ("what", "value"), [row for row in rows if row[1] != ""]),
-            folded(
-                "Every parameter, and the plan that was made of them", table("Parameters", ("what", "value"), settings)
-            ),
-        ]
-    )
+    training = table("The training", ("what", "value"), [row for row in rows if row[1] != ""])
+    every = table("Parameters", ("what", "value"), settings)
+    return joined([training, folded("Every parameter, and the plan that was made of them", every)])
 
 
 def _schema(model: TableModel) -> Html:
@@ -136,11 +115,8 @@ def _schema(model: TableModel) -> Html:
     said = "Every bound comes from this schema. The guarantee needs it to be public knowledge, not read off the data."
     if model.details.get("learned_ranges"):
         said = "Bounds were declared in this schema, or learned privately where the guarantee includes it."
-    return Html(
-        element("h3", "The schema")
-        + element("p", said)
-        + table("The declared columns", ("column", "kind", "declared", "missing cells"), rows)
-    )
+    columns = table("The declared columns", ("column", "kind", "declared", "missing cells"), rows)
+    return Html(element("h3", "The schema") + element("p", said) + columns)
 
 
 def _usage(model: TableModel, name: str) -> list[Html]:

@@ -10,6 +10,7 @@ from typing import Any
 
 from hushpoint._version import __version__
 
+_SHOWN = 40  # rows of a long table that are not folded away
 # The browser itself refuses scripts and the network, whatever the page may hold.
 _POLICY = "default-src 'none'; img-src data:; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'"
 _STYLE = """
@@ -103,13 +104,8 @@ def warning(strong: str, text: str) -> Html:
 def table(caption: str, header: Sequence[str], rows: Iterable[Sequence[Any]], *, named: bool = True) -> Html:
     """An accessible table. Numbers are set right; with ``named`` the first cell of a row is its heading."""
     lines = [list(row) for row in rows]
-    numeric = [
-        bool(lines)
-        and all(_numeric(line[k]) for line in lines if line[k] != "")
-        and any(line[k] != "" for line in lines)
-        for k in range(len(header))
-    ]
-    kinds = ["number" if right else "" for right in numeric]
+    filled = [[line[k] for line in lines if line[k] != ""] for k in range(len(header))]
+    kinds = ["number" if cells and all(map(_numeric, cells)) else "" for cells in filled]
     head = element(
         "tr", *(element("th", title, scope="col", class_=kind) for title, kind in zip(header, kinds, strict=True))
     )
@@ -124,6 +120,16 @@ def table(caption: str, header: Sequence[str], rows: Iterable[Sequence[Any]], *,
         body.append(element("tr", *cells))
     grid = element("table", element("caption", caption), element("thead", head), element("tbody", joined(body)))
     return element("div", grid, class_="scroll", role="region", tabindex=0, aria_label=caption)
+
+
+def long_table(
+    caption: str, header: Sequence[str], rows: Sequence[Sequence[Any]], rest: str, title: str, foot: Sequence[Any] = ()
+) -> list[Html]:
+    """A table of the first rows; under a title with their number, the rest is folded away."""
+    parts = [table(caption, header, [*rows[:_SHOWN], *foot])]
+    if len(rows) > _SHOWN:
+        parts.append(folded(title.format(len(rows) - _SHOWN), table(rest, header, rows[_SHOWN:])))
+    return parts
 
 
 def figure(kind: str, content: bytes, alternative: str, caption: str) -> Html:

@@ -51,20 +51,14 @@ def plainly(guarantee: Guarantee, released: str = "the model") -> Html:
     if guarantee.basis == "published":
         parts.append(warning("Not proved.", "This bound was published, and cases are known in which it does not hold."))
     if guarantee.source is not None and "not for release" in guarantee.source:
-        parts.append(
-            warning(
-                "Not for release.",
-                "The noise came from a chosen seed. Whoever knows or guesses the seed can take the noise away again. "
-                "Train without a seed before giving the model to anyone.",
-            )
+        said = (
+            "The noise came from a chosen seed. Whoever knows or guesses the seed can take the noise away again. "
+            "Train without a seed before giving the model to anyone."
         )
+        parts.append(warning("Not for release.", said))
     parts += [element("p", said) for said in _said(guarantee, released)]
-    parts += [
-        element("h3", "The formal statement"),
-        element("blockquote", element("p", str(guarantee))),
-        _parts(guarantee),
-    ]
-    return joined(parts)
+    statement = element("blockquote", element("p", str(guarantee)))
+    return joined([*parts, element("h3", "The formal statement"), statement, _parts(guarantee)])
 
 
 def _said(guarantee: Guarantee, released: str) -> list[str]:
@@ -95,13 +89,10 @@ def _said(guarantee: Guarantee, released: str) -> list[str]:
 
 
 def _parts(guarantee: Guarantee) -> Html:
+    epsilon, delta = rounded_up(guarantee.epsilon), rounded_up(guarantee.delta)
     rows: list[tuple[str, str, str]] = [
-        (
-            "epsilon",
-            rounded_up(guarantee.epsilon),
-            "how much the odds of any outcome can change, as a factor e^epsilon",
-        ),
-        ("delta", rounded_up(guarantee.delta), "what the factor may miss, as a probability"),
+        ("epsilon", epsilon, "how much the odds of any outcome can change, as a factor e^epsilon"),
+        ("delta", delta, "what the factor may miss, as a probability"),
     ]
     if guarantee.mu is not None:
         rows.append(

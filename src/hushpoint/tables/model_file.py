@@ -95,6 +95,13 @@ class TableModel:
                 return f"{self.details[unit]:,} {unit}"
         return "an unknown number of rows"
 
+    @property
+    def score_titles(self) -> list[str]:
+        """What each line of coefficients speaks for."""
+        if self.classes is None:
+            return ["coefficient"]
+        return list(self.classes) if len(np.atleast_2d(self.coefficients)) > 1 else [f"towards {self.classes[1]}"]
+
     def decision_function(self, table: Any) -> Array:
         """Scores of a data frame or a dictionary of columns: one a row, or one a row and class if there are several."""
         scores = self._encoder().transform(table) @ np.atleast_2d(self.coefficients).T + self.intercept

@@ -87,16 +87,9 @@ def _splitting_gap(gamma: float, relaxation: float, smoothness: float, strong_co
 
 
 def distance_bound(
-    steps: int,
-    lipschitz: float,
-    relaxation: float,
-    noise_std: float | Sequence[float],
-    dimension: int,
-    start_distance: float,
-    active_prob: float = 1.0,
-    error: float = 0.0,
-    weights: Sequence[float] | None = None,
-) -> float:
+    steps: int, lipschitz: float, relaxation: float, noise_std: float | Sequence[float], dimension: int,
+    start_distance: float, active_prob: float = 1.0, error: float = 0.0, weights: Sequence[float] | None = None,
+) -> float:  # fmt: skip
     """Bound on ``E|u_T - u*|^2`` after T noisy steps of a contraction.
 
     ``r^T |u_0 - u*|^2 + (1 - r^T) lambda^2 N sigma^2/(1 - c^2)`` with ``c = 1 - lambda (1 - tau)`` and
@@ -133,13 +126,9 @@ def distance_bound(
 
 
 def distance_limit(
-    lipschitz: float,
-    relaxation: float,
-    noise_std: float | Sequence[float],
-    dimension: int,
-    error: float = 0.0,
+    lipschitz: float, relaxation: float, noise_std: float | Sequence[float], dimension: int, error: float = 0.0,
     weights: Sequence[float] | None = None,
-) -> float:
+) -> float:  # fmt: skip
     """What `distance_bound` tends to as the steps grow; infinite for lipschitz = 1 with noise or errors.
 
     ``lambda^2 (c zeta + sqrt(zeta^2 + (1 - c^2) N sigma^2))^2/(1 - c^2)^2``: whoever is active, since that changes
@@ -152,15 +141,9 @@ class _Relaxed:
     """The recursion of the mean square distance, with ``noise`` and ``error`` as they reach u."""
 
     def __init__(
-        self,
-        lipschitz: float,
-        relaxation: float,
-        noise_std: float | Sequence[float],
-        dimension: int,
-        active_prob: float,
-        error: float,
-        weights: Sequence[float] | None,
-    ) -> None:
+        self, lipschitz: float, relaxation: float, noise_std: float | Sequence[float], dimension: int,
+        active_prob: float, error: float, weights: Sequence[float] | None,
+    ) -> None:  # fmt: skip
         tau = _require_lipschitz("lipschitz", lipschitz)
         relaxation = require_fraction("relaxation", relaxation)
         step = relaxation * (1 - tau)
@@ -203,14 +186,9 @@ def _linear(steps: int, start: float, gap: float, added: float, prob: float) -> 
 
 
 def residual_bound(
-    steps: int,
-    relaxation: float,
-    noise_std: float | Sequence[float],
-    dimension: int,
-    start_distance: float,
-    active_prob: float = 1.0,
-    weights: Sequence[float] | None = None,
-) -> float:
+    steps: int, relaxation: float, noise_std: float | Sequence[float], dimension: int, start_distance: float,
+    active_prob: float = 1.0, weights: Sequence[float] | None = None,
+) -> float:  # fmt: skip
     """Bound on the mean over the steps of ``E|u_k - R u_k|^2``, k < T, for R that is only non-expansive.
 
     ``|u_0 - u*|^2/(T q lambda (1-lambda)) + lambda N sigma^2/(1-lambda)``, for any fixed point u*. In consensus ADMM
@@ -225,8 +203,7 @@ def residual_bound(
     noise_std, dimension, start_distance, active_prob, weights
         As in `distance_bound`.
     """
-    steps = require_count("steps", steps)
-    relaxation = _require_averaged(relaxation)
+    steps, relaxation = require_count("steps", steps), _require_averaged(relaxation)
     start = require_nonnegative("start_distance", start_distance) ** 2
     kept = 1 - relaxation
     first = start / (steps * require_fraction("active_prob", active_prob) * relaxation * kept)
@@ -237,16 +214,9 @@ def residual_bound(
 
 
 def anchored_distance_bound(
-    rounds: int,
-    gamma: float,
-    relaxation: float,
-    noise_std: float,
-    features: int,
-    start_distance: float,
-    smoothness: float,
-    strong_convexity: float,
-    active_prob: float = 1.0,
-) -> float:
+    rounds: int, gamma: float, relaxation: float, noise_std: float, features: int, start_distance: float,
+    smoothness: float, strong_convexity: float, active_prob: float = 1.0,
+) -> float:  # fmt: skip
     """Bound on ``E sum_i w_i |u_i - u_i*|^2`` after rounds of anchored ADMM in which nothing is clipped.
 
     ``r^T E0 + (1 - r^T) 4 lambda p s^2/((1 + gamma m)(1 - c^2))`` with ``c^2`` of `splitting_lipschitz` and
@@ -283,8 +253,7 @@ def anchored_residual_bound(
     ``E0/(4 T q lambda (1-lambda)) + p s^2/(1-lambda)``, where nothing is clipped and a solution exists; no smoothness
     and no strong convexity needed. Parameters as in `anchored_distance_bound`.
     """
-    rounds = require_count("rounds", rounds)
-    relaxation = _require_averaged(relaxation)
+    rounds, relaxation = require_count("rounds", rounds), _require_averaged(relaxation)
     start = require_nonnegative("start_distance", start_distance) ** 2
     active = require_fraction("active_prob", active_prob)
     first = start / (4 * rounds * active * relaxation * (1 - relaxation))

@@ -57,21 +57,10 @@ def start_distance(model_size: float, gamma: float, gradient_bound: float, ridge
 
 
 def admm_tradeoff(
-    mu: float,
-    steps: int,
-    *,
-    items: int,
-    features: int,
-    gradient_bound: float,
-    smoothness: float,
-    strong_convexity: float,
-    gamma: float,
-    model_size: float,
-    relaxation: float = 0.5,
-    ridge_in_loss: bool = True,
-    tolerance: float = 0.0,
-    adjacency: Adjacency = "replace-one",
-) -> Tradeoff:
+    mu: float, steps: int, *, items: int, features: int, gradient_bound: float, smoothness: float,
+    strong_convexity: float, gamma: float, model_size: float, relaxation: float = 0.5, ridge_in_loss: bool = True,
+    tolerance: float = 0.0, adjacency: Adjacency = "replace-one",
+) -> Tradeoff:  # fmt: skip
     """Accuracy of `private_admm` (A = I) when all its iterates together are mu-GDP.
 
     ``sigma = sqrt(T) (4 L gamma/(n (1 + gamma m)) + 4 tol)/mu``, N = features, and tau of the reflected prox of f where
@@ -111,21 +100,10 @@ def admm_tradeoff(
 
 
 def federated_tradeoff(
-    mu: float,
-    rounds: int,
-    *,
-    features: int,
-    gradient_bound: float,
-    smoothness: float,
-    strong_convexity: float,
-    gamma: float,
-    model_size: float,
-    relaxation: float = 0.5,
-    ridge_in_loss: bool = False,
-    tolerance: float = 0.0,
-    rows_per_item: int = 1,
-    adjacency: Adjacency = "replace-one",
-) -> Tradeoff:
+    mu: float, rounds: int, *, features: int, gradient_bound: float, smoothness: float, strong_convexity: float,
+    gamma: float, model_size: float, relaxation: float = 0.5, ridge_in_loss: bool = False, tolerance: float = 0.0,
+    rows_per_item: int = 1, adjacency: Adjacency = "replace-one",
+) -> Tradeoff:  # fmt: skip
     """Accuracy of consensus ADMM with noise in the blocks, everyone in every round, when all messages are mu-GDP.
 
     ``sigma = sqrt(T) (4 L gamma/((1 + gamma m) n_i) + 4 tol)/mu``, ``1 + gamma m`` where the ridge sits in every
@@ -138,36 +116,18 @@ def federated_tradeoff(
     mu, features, gradient_bound, smoothness, strong_convexity, gamma, model_size, relaxation, ridge_in_loss, tolerance
         As in `admm_tradeoff`.
     """
+    rounds, rows = require_count("rounds", rounds), require_count("rows_per_item", rows_per_item)
     return admm_tradeoff(
-        mu,
-        require_count("rounds", rounds),
-        items=require_count("rows_per_item", rows_per_item),
-        features=features,
-        gradient_bound=gradient_bound,
-        smoothness=smoothness,
-        strong_convexity=strong_convexity,
-        gamma=gamma,
-        model_size=model_size,
-        relaxation=relaxation,
-        ridge_in_loss=ridge_in_loss,
-        tolerance=tolerance,
-        adjacency=adjacency,
-    )
+        mu, rounds, items=rows, features=features, gradient_bound=gradient_bound, smoothness=smoothness,
+        strong_convexity=strong_convexity, gamma=gamma, model_size=model_size, relaxation=relaxation,
+        ridge_in_loss=ridge_in_loss, tolerance=tolerance, adjacency=adjacency,
+    )  # fmt: skip
 
 
 def gradient_tradeoff(
-    mu: float,
-    steps: int,
-    *,
-    items: int,
-    features: int,
-    gradient_bound: float,
-    smoothness: float,
-    strong_convexity: float,
-    step_size: float,
-    model_size: float,
-    adjacency: Adjacency = "replace-one",
-) -> Tradeoff:
+    mu: float, steps: int, *, items: int, features: int, gradient_bound: float, smoothness: float,
+    strong_convexity: float, step_size: float, model_size: float, adjacency: Adjacency = "replace-one",
+) -> Tradeoff:  # fmt: skip
     """Accuracy of `dp_sgd` on all items when all its iterates together are mu-GDP.
 
     ``noise_std = sqrt(T) 2 L/(n mu)`` on the mean gradient. A step is a contraction with constant
@@ -198,20 +158,10 @@ def gradient_tradeoff(
 
 
 def anchored_tradeoff(
-    mu: float,
-    rounds: int,
-    *,
-    items: int,
-    features: int,
-    gradient_bound: float,
-    smoothness: float,
-    strong_convexity: float,
-    gamma: float,
-    model_size: float,
-    active_prob: float = 1.0,
-    largest_weight: float | None = None,
-    adjacency: Adjacency = "replace-one",
-) -> Tradeoff:
+    mu: float, rounds: int, *, items: int, features: int, gradient_bound: float, smoothness: float,
+    strong_convexity: float, gamma: float, model_size: float, active_prob: float = 1.0,
+    largest_weight: float | None = None, adjacency: Adjacency = "replace-one",
+) -> Tradeoff:  # fmt: skip
     """Accuracy of `anchored_admm` at relaxation 1/2, with its default radius, when all its releases are mu-GDP.
 
     ``s = sqrt(T) 2 gamma L max_i w_i/mu`` at item level, then `anchored_distance_bound`; the model is the prox of the
