@@ -1,6 +1,7 @@
 """Which room of the package uses which: read from the imports, those inside functions too, those for types only not.
 
-python tests/house.py --update    rewrites the picture in CONTRIBUTING.md
+python tests/house.py             draws it
+python tests/house.py --update    also rewrites the picture in CONTRIBUTING.md
 """
 
 from __future__ import annotations
@@ -56,5 +57,8 @@ def drawn() -> str:
     return PAGE.read_text(encoding="utf-8").split(FENCE, 1)[1].split("```", 1)[0]
 
 
-if __name__ == "__main__" and "--update" in sys.argv:
+if __name__ == "__main__":
+    print(picture())
+    if "--update" not in sys.argv:
+        sys.exit()
     PAGE.write_text(PAGE.read_text(encoding="utf-8").replace(FENCE + drawn(), FENCE + picture(), 1), encoding="utf-8")

@@ -501,6 +501,8 @@ def resolve(loss: str | Loss) -> Loss:
     """Return the loss with this name and default parameters, or the loss itself."""
     if isinstance(loss, Loss):
         return loss
+    if isinstance(loss, type) and issubclass(loss, Loss):
+        raise ValueError(f"loss is the class {loss.__name__}. Pass an object of it: {loss.__name__}(...).")
     if not isinstance(loss, str):
         raise ValueError(f"loss is a {type(loss).__name__}. Pass a Loss object or a name. {Loss.names()}")
     if loss not in Loss._known:

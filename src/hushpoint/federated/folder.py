@@ -74,6 +74,14 @@ def _seed(settings: Mapping[str, Any]) -> int | None:
     return None if "seed" not in testing else require_count("seed", testing["seed"], least=0)
 
 
+def _modules(record: Any) -> set[str]:
+    """The modules that the named pieces of a record come from, those of this package left out."""
+    if isinstance(record, Mapping):
+        own = {record["module"]} if isinstance(record.get("module"), str) else set()
+        return own.union(*map(_modules, record.values()))
+    return set().union(*map(_modules, record)) if isinstance(record, list) else set()
+
+
 def _import_plugins(settings: Mapping[str, Any], where: str) -> None:
     """Import the modules that whoever wrote the settings trusts: the names in a plan never do."""
     plugins = settings.get("plugins", [])
@@ -480,7 +488,14 @@ class Site:
     def plan(self) -> Plan:
         """The plan that the site agreed to: its own copy."""
         _import_plugins(self.settings(), "site.toml")
-        return _read_plan(self.folder / "plan.json")
+        plan = _read_plan(self.folder / "plan.json")
+        # In a simulation one process holds all parties: what another one has imported is not this site's choice.
+        if unlisted := _modules(plan.to_dict()) - set(self.settings().get("plugins", [])):
+            raise ValueError(
+                f"the plan of {str(self.folder)!r} has pieces of {', '.join(map(repr, sorted(unlisted)))}, which "
+                "plugins in its site.toml does not list. Add them there, if you trust them."
+            )
+        return plan
 
     def store(self) -> SiteStore:
         """The ledger and the state."""

@@ -19,6 +19,8 @@ def require_federated(plan: Plan) -> Facts:
     """The facts of a plan that a server and its sites can run."""
     if plan.facts is None or plan.method is None:
         raise ValueError("plan was not made by a function of hushpoint.methods, so sites cannot agree on it.")
+    if plan.schedule.law == "own":
+        raise ValueError(f"schedule is a {type(plan.schedule).__name__}. A federation takes schedules of methods only.")
     if not plan.operator.federates or plan.schedule.law not in ("all", "poisson", "fixed"):
         raise ValueError(
             f"plan is of {plan.method}, which is not made of rounds between a server and its sites. "

@@ -144,7 +144,7 @@ class Operator(ABC):
             changed = [name for name in _BEHAVIOUR if name in vars(kind)]
             if changed and not is_ours(kind):
                 told = f"{kind.__name__} changes {', '.join(changed)} and states no certificate. Write certificate()."
-                return Certificate(None, missing=(told,))
+                return Certificate(None, missing=(told,), theorem=self.certificate(relaxation).theorem)
         return self.certificate(relaxation)
 
 

@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Protocol, cast, runtime_checkable
 
-from hushpoint._checks import require, require_choice, require_count, shown
+from hushpoint._checks import require, require_choice, require_count, require_kind, shown
 from hushpoint._described import is_ours
 from hushpoint.certificates import ADJACENCIES, UNITS, Certificate, Theorem
 from hushpoint.labels import READ_FROM_LABELS
@@ -200,6 +200,7 @@ def answer(question: Question) -> Spend:
         raise ValueError(f"noise is a {type(plan.noise).__name__}, of whose law nothing is known. Use hp.noise.Noise.")
     spend = rules[question.view](question)
     if type(plan.operator) in _OWN_RULES:
+        require_kind("what the registered rule gives", spend, Spend, remedy="Let it return a Spend: gaussian_spend().")
         return replace(spend, basis="stated")
     if question.allow_published:
         from hushpoint.privacy.printed import printed_spend
@@ -208,8 +209,9 @@ def answer(question: Question) -> Spend:
     return spend
 
 
-def gaussian_spend(question: Question, mu: float, section: str, because: tuple[str, ...], view: View) -> Spend:
+def gaussian_spend(question: Question, mu: float, section: str, because: str | tuple[str, ...], view: View) -> Spend:
     """A Gaussian loss, with a note where the view is wider than the one asked for."""
+    because = (because,) if isinstance(because, str) else because
     return Spend(lambda delta: gdp_epsilon(mu, delta), section, _named(question, view, because), view, mu)
 
 
@@ -436,7 +438,7 @@ def register_rule(operator: type[Operator], rule: Rule, *views: View) -> None:
         raise ValueError(f"operator is {shown(operator)}. Pass the class of your operator.")
     if is_ours(operator):
         raise ValueError(f"operator is {operator.__name__}, whose rules are proved. Derive a class of your own.")
-    for view in views:
+    for view in views or ("",):
         require_choice("views", view, VIEWS)
     _OWN_RULES[operator] = {**_OWN_RULES.get(operator, {}), **dict.fromkeys(views, rule)}
 
@@ -444,8 +446,9 @@ def register_rule(operator: type[Operator], rule: Rule, *views: View) -> None:
 def _rules_for(plan: Plan) -> dict[str, Rule]:
     operator, law, theorem = plan.operator, plan.schedule.law, plan.certificate.theorem
     own = _OWN_RULES.get(type(operator))
-    if own is not None:
-        return own
+    if own is not None:  # who sees less is told what holds for who sees more
+        wider = [own[view] for view in ("messages", "iterates", "final") if view in own]
+        return {"final": wider[-1], **own} if wider else own
     if law not in theorem.laws or plan.noise.place != theorem.place:
         raise ValueError(
             f"there is no privacy theorem for the {operator.name} operator with noise on the {plan.noise.place} and "
