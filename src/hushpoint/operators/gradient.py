@@ -21,7 +21,6 @@ if TYPE_CHECKING:
     from hushpoint.kernels import Kernel
     from hushpoint.plan import Plan
 
-
 SAMPLED_SUM = Theorem("3g", ("all", "poisson", "fixed"), "participations", amplified_by=("poisson", "fixed"))
 _ONE_COORDINATE = Theorem("3g", ("single",))
 
