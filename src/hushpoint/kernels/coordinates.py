@@ -25,7 +25,6 @@ if TYPE_CHECKING:
     from hushpoint.engine import State
     from hushpoint.plan import Plan
 
-
 _EIGHT = 8  # addresses that start together
 
 

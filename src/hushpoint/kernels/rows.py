@@ -28,7 +28,6 @@ if TYPE_CHECKING:
     from hushpoint.plan import Plan
     from hushpoint.schedules import Walk
 
-
 _EIGHT = 8  # addresses that start together
 _GROUP = 512  # users with a sum of their own: sums of groups are added in order, whichever thread made them
 _WORTH_SHARING = 1 << 17  # numbers in the messages of a round from which on threads pay
@@ -45,7 +44,6 @@ class _CompiledRows:
     name: ClassVar[str] = "plain"
 
     def blocks(self) -> Array:
-        """The blocks at the start."""
         return self.plan.operator.start()[1]
 
     def prepare(self, rows: Rows) -> tuple[Any, ...]:

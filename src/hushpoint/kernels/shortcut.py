@@ -33,7 +33,6 @@ if TYPE_CHECKING:
     from hushpoint.engine import State
     from hushpoint.plan import Plan
 
-
 STRETCH = 1024  # rows whose normals come from one address
 GROUP = 16 * STRETCH  # rows with a sum of their own: sums of groups are added in order, whichever thread made them
 _WORTH_SHARING = 1 << 19  # numbers in the features from which on threads pay
@@ -61,7 +60,6 @@ class ConsensusShortcut:
         return np.zeros((self.plan.operator.blocks, 1))
 
     def prepare(self, rows: Rows) -> _Prepared:
-        """What every step needs of the rows."""
         squared = rows.squared_norms
         inverse = np.sqrt(np.divide(1.0, squared, out=np.zeros_like(squared), where=squared > 0))
         width = rows.store.width
@@ -83,7 +81,7 @@ class ConsensusShortcut:
         penalty = (0.0, 0.0, False) if self.penalty is None else self.penalty
         compiled = self.loss is not None and data.arrays[0] is not None
         if compiled and t.size * z.size < _WORTH_SHARING:
-            prox_of_r = self.gamma, *penalty
+            prox_of_r = self.gamma, penalty
             _steps(keys, first, relaxations, setting, prox_of_r, data.arrays, data.root, t, z, shared, totals)
         else:
             for k in range(count):
@@ -168,12 +166,12 @@ def _combine(keys, step, relaxation, shrink, noise, root, totals, items, z, shar
 
 
 @loop
-def _steps(keys, first, relaxations, setting, penalty, arrays, root, t, z, shared, totals):
+def _steps(keys, first, relaxations, setting, prox_of_r, arrays, root, t, z, shared, totals):
     """Many steps, the first of them from z."""
     _, shrink, noise = setting
-    gamma, l1, l2, skip_last = penalty
+    gamma, penalty = prox_of_r
     for k in range(relaxations.size):
         if k > 0:
-            release(shared, gamma, (l1, l2, skip_last), z)
+            release(shared, gamma, penalty, z)
         _groups(keys, first + k, relaxations[k], setting, arrays, t, z, totals, 0, len(totals))
         _combine(keys, first + k, relaxations[k], shrink, noise, root, totals, t.size, z, shared)

@@ -25,7 +25,6 @@ if TYPE_CHECKING:
     from hushpoint.operators.prox import WholeProx
     from hushpoint.plan import Plan
 
-
 _MOST = 40  # gradients before Newton takes over
 _PATIENCE = 8  # gradients of a step that a factor is allowed, and more the dearer a new one is
 
@@ -121,7 +120,6 @@ class RememberingADMM:
         return np.vstack([self.plan.operator.start()[1], np.full((2, self.plan.operator.block_size), np.nan)])
 
     def prepare(self, rows: Rows) -> RememberingProx:
-        """The prox of all rows."""
         return RememberingProx(self.plan.operator.prepare(rows))
 
     def advance(self, data: RememberingProx, source: Source, state: State, z: Array, count: int) -> None:

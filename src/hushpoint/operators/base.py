@@ -17,7 +17,6 @@ if TYPE_CHECKING:
     from hushpoint.kernels import Kernel
     from hushpoint.plan import Plan
 
-
 LOSS_IS_ZERO = "the unit's loss is 0"
 
 

@@ -24,7 +24,6 @@ if TYPE_CHECKING:
     from hushpoint.kernels import Kernel
     from hushpoint.plan import Plan
 
-
 _ANY_LAW = ("all", "cyclic", "permuted", "single", "fixed", "poisson", "walk", "own")
 _OWN_NOISE = Theorem("3b", "block", _ANY_LAW, "participations")
 _NOISY_SUM = Theorem("3f", "sum", ("all", "poisson", "fixed"), "participations", amplified_by=("poisson",))
@@ -257,15 +256,11 @@ class AnchoredADMM(ConsensusADMM):
             return Certificate(None, missing=missing, theorem=_FRESH_NOISE)
         weights = facts.item_weights
         table = {("user", "replace-one"): 2 * self.radius * weights, ("user", "zero-out"): self.radius * weights}
-        missing = ()
-        if not facts.knows_rows:
-            missing = (ROWS_ARE_PRIVATE,)
-        elif math.isfinite(facts.gradient_bound):
+        missing = facts.missing if facts.knows_rows else (ROWS_ARE_PRIVATE,)
+        if not missing:
             L, zero_out_L = facts.gradient_bound, facts.gradient_bound / 2
             table["record", "replace-one"] = self._record_spread(L, relaxation) * weights
             table["record", "zero-out"] = self._record_spread(zero_out_L, relaxation) * weights
-        else:
-            missing = facts.missing
         because = (f"blocks stay within {self.radius:g} of the public point", *facts.because)
         return item_certificate(facts, table, because, missing, _FRESH_NOISE)
 

@@ -22,7 +22,6 @@ from hushpoint.rows.items import rows_of_items
 if TYPE_CHECKING:
     from hushpoint.kernels.users import UsersProx
 
-
 CHUNK = 1 << 18  # numbers in one temporary array
 LARGE = 2000  # features from which on no square matrix of them is formed
 

@@ -16,11 +16,8 @@ def item_certificate(
     facts: Facts, table: dict[tuple[str, str], Any], because: Any, missing: Any, theorem: Theorem
 ) -> Certificate:
     """A certificate for items; where an item is one row, a record and a user are the same thing."""
-    table = dict(table)
     if facts.rows_per_item is None:
-        for adjacency in ("replace-one", "zero-out"):
-            if ("user", adjacency) in table:
-                table["record", adjacency] = table["user", adjacency]
+        table = table | {("record", adjacency): bound for (unit, adjacency), bound in table.items() if unit == "user"}
     return Certificate(None, table, tuple(because), tuple(missing), theorem)
 
 
