@@ -52,7 +52,7 @@ class Loss(Named):
     """
 
     _exact = ("code", "is_quadratic", "logistic_weights")
-    _code = ("prox", "inverse_derivative")  # closed forms of one derivative
+    _code = ("prox", "inverse_derivative", "_slopes")  # forms of one derivative
 
     @property
     def lipschitz(self) -> float:

@@ -360,6 +360,13 @@ def test_a_loss_of_another_module_by_name(folder, plugin):
         with_plugins(place.folder / "site.toml")
         assert place.plan().facts.loss.width == 0.5
     plugin()
+    # in a simulation the server's import would serve every site, and the first deployment would fail
+    listed = (folder / "sites" / "01" / "site.toml").read_text()
+    (folder / "sites" / "01" / "site.toml").write_text(listed.replace('plugins = ["soft_losses"]\n', ""))
+    said = failing("simulate", folder, "--in-process")
+    assert "'soft_losses', which plugins in its site.toml does not list" in " ".join(said.split())
+    assert "01" in said
+    (folder / "sites" / "01" / "site.toml").write_text(listed)
     assert "The run is finished" in command("simulate", folder, "--in-process")
     plan = Federation(folder).plan()
     data = [Site(folder / "sites" / f"{site:02d}").rows() for site in range(3)]

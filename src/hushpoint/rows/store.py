@@ -44,11 +44,19 @@ class Store(ABC):
     sparse: bool = False  # zeros are not stored: an array of the rows would be many times as large
     whole: bool = False  # a product has a cost of its own, whatever the number of rows: take all of them at once
 
+    def __init_subclass__(cls) -> None:
+        super().__init_subclass__()
+        cls._require_direct()
+
     def __new__(cls, *args: Any, **options: Any) -> Self:
+        cls._require_direct()  # again: a mixin may have kept the first look from happening
+        return super().__new__(cls)
+
+    @classmethod
+    def _require_direct(cls) -> None:
         for base in cls.__mro__[1:]:
             if base is not Store and is_ours(base):
                 raise TypeError(f"{cls.__name__} derives from {base.__name__}. Derive from Store, and hold the other.")
-        return super().__new__(cls)
 
     @property
     def from_outside(self) -> str | None:
