@@ -312,6 +312,8 @@ def crowd_plan(noise_std: float, **options: Any) -> Plan:
 class Unclipped(LocalSteps):
     """DP-FedAvg whose author clipped each local step, and not the update."""
 
+    certificate = LocalSteps.certificate
+
     def local(self, data: Any, chosen: Any, block: Any, z: Any, relaxation: float, kick: Any) -> Any:
         loose = LocalSteps(self.facts, self.local_steps, self.local_step_size, UNCLIPPED, self.sampled)
         return loose.local(data, chosen, block, z, relaxation, kick)

@@ -137,14 +137,15 @@ class Operator(ABC):
 
         To promise the same of other code is to say so: ``certificate = Parent.certificate`` in the body of the class.
         """
+        stated = self.certificate(relaxation)
         for kind in type(self).__mro__:
             if "certificate" in vars(kind):
                 break
             changed = [name for name in _BEHAVIOUR if name in vars(kind)]
-            if changed and not is_ours(kind):
+            if changed and stated.sensitivity and not is_ours(kind):
                 told = f"{kind.__name__} changes {', '.join(changed)} and states no certificate. Write certificate()."
-                return Certificate(None, missing=(told,), theorem=self.certificate(relaxation).theorem)
-        return self.certificate(relaxation)
+                return Certificate(None, missing=(told,), theorem=stated.theorem)
+        return stated
 
 
 _BEHAVIOUR = ("prepare", "start", "release", "local", "move", "combine", "model", "places", "multiplicity")

@@ -28,7 +28,7 @@ def checked(X: Any) -> Store:
     if 0 in features.shape:
         raise ValueError(f"X has shape {features.shape}. Pass at least one row and one feature.")
     store = features if isinstance(features, Store) else _stored(features)
-    if not isinstance(store.take(slice(0, 1)), Store):
+    if store.from_outside and not isinstance(store.take(slice(0, 1)), Store):
         raise ValueError(f"X is a {type(X).__name__} whose take() gives no Store. Let it give ArrayRows or SparseRows.")
     if not store.finite():
         raise ValueError("X has NaN or infinite entries. Remove or impute them before training.")
