@@ -18,7 +18,7 @@ from typing import Literal
 
 from mutants.mutant import Mutant
 
-PARTS = ("src", "tests", "docs", "pyproject.toml", "README.md")  # what tests read
+PARTS = ("src", "tests", "docs", "examples", "pyproject.toml", "README.md", "CONTRIBUTING.md")  # what tests read
 Verdict = Literal["caught", "survived", "hung", "broken"]
 
 

@@ -418,6 +418,13 @@ def test_tolerance_enters_the_network_view() -> None:
 # --- caps
 
 
+def test_a_cap_on_coordinates_is_no_cap_on_people() -> None:
+    # Catches: participations of coordinates taken for those of items, each of which is asked in every step.
+    plan = methods.dp_cd(RECORDS, 30, noise_std=STD)
+    capped = replace(plan, schedule=replace(plan.schedule, cap=2))
+    assert capped.guarantee(DELTA).mu == plan.guarantee(DELTA).mu
+
+
 @pytest.mark.parametrize("method", [methods.federated_admm, methods.decentralized_admm, methods.stateless_walk])
 def test_caps_are_claimed_and_kept(method: Make) -> None:
     # Catches: a smaller claim for a cap that nobody enforces, or a resumed run that starts to count again.
