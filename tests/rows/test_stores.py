@@ -276,17 +276,26 @@ def test_a_store_from_outside_descends_in_a_metric(full: bool) -> None:
 # --- stores that an attack passed
 
 
-def test_a_sparse_store_holds_each_entry_once_and_by_rows():
-    # duplicates were scaled one by one, and a CSC matrix was read as CSR: rows a thousand times beyond the bound
-    doubled = csr_array((np.array([600.0, 600.0, 1.0]), np.array([0, 0, 1]), np.array([0, 2, 3])), shape=(2, 2))
-    truth = np.array([[1200.0, 0.0], [0.0, 1.0]])
-    for given in (doubled, doubled.tocsc(), doubled.tocoo()):
-        store = SparseRows(given)
-        np.testing.assert_array_equal(store[:], truth)
-        np.testing.assert_array_equal(store.squared_norms(), (truth**2).sum(axis=1))
-        rows = hp.Problem(store, np.ones(2), "huber", row_norm=1.0).rows
-        assert (np.linalg.norm(rows.store[:], axis=1) <= 1.0).all()
-    assert doubled.nnz == 3  # the caller's matrix is as it was
+@pytest.mark.parametrize("kernel", ["auto", "plain"])
+def test_a_sparse_store_holds_each_entry_once_and_by_rows(kernel: Any) -> None:
+    # duplicates were lost in one product and not in another, and a CSC matrix was read as CSR: rows beyond the bound
+    entries = np.array([2.0, 2.0, 1.0, 2.0, 3.0]), np.array([0, 0, 1, 0, 1]), np.array([0, 2, 4, 5])
+    doubled, truth = csr_array(entries, shape=(3, 2)), np.array([[4.0, 0.0], [2.0, 1.0], [0.0, 3.0]])
+
+    def models(rows: Any) -> list[Array]:
+        # no row is scaled, which would put the matrix in order
+        problem = hp.Problem(rows, np.array([1.0, -1.0, 2.0]), "huber", row_norm=5.0)
+        made = (
+            hp.methods.dp_sgd(problem, 3, 0.3, noise_std=0.1),
+            hp.methods.centralized_admm(problem, 3, 2.0, noise_std=0.1),
+        )
+        return [plan.run(seed=1, kernel=kernel).model for plan in made]
+
+    for given in (doubled, doubled.tocsc(), doubled.tocoo(), csr_array(truth).tocsc()):
+        np.testing.assert_array_equal(SparseRows(given)[:], truth)
+        for found, expected in zip(models(SparseRows(given)), models(truth), strict=True):
+            np.testing.assert_allclose(found, expected, rtol=1e-9)
+    assert doubled.nnz == 5  # the caller's matrix is as it was
 
 
 def test_no_store_of_ours_has_a_subclass():
