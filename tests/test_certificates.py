@@ -1067,6 +1067,13 @@ def test_malformed_certificates_are_refused(arguments, words):
         Certificate(**arguments)
 
 
+@pytest.mark.parametrize(("stated", "told"), [({"place": ("all",)}, "place"), ({"counts": "items"}, "counts")])
+def test_malformed_theorems_are_refused(stated, told):
+    # catches: laws passed where the place belongs, and a certificate that then speaks of nothing
+    with pytest.raises(ValueError, match=told):
+        hp.Theorem(**stated)
+
+
 def test_certificates_answer_for_one_item_and_for_the_worst():
     # catches: the mean or the first item's bound given for the worst one; a unit key without an adjacency
     certificate = Certificate(

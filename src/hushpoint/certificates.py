@@ -52,6 +52,10 @@ class Theorem:
     walks: bool = False
     forgets: bool = False
 
+    def __post_init__(self) -> None:
+        require_choice("place", self.place, ("block", "sum", "release"))
+        require_choice("counts", self.counts, ("steps", "participations"))
+
 
 @dataclass(frozen=True)
 class Certificate:
