@@ -29,9 +29,9 @@ class Operator(ABC):
 
     What others need to know of an operator is a member of it. The defaults are safe: no certificate, no compiled loop,
     no part in a federation. One from outside states ``blocks``, ``message_size`` and, if it keeps something where the
-    data is, ``block_size``; ``places`` (where it takes noise) if not in the blocks; ``samplings`` (laws of schedules that
-    it works with) if not all; ``multiplicity`` (how often the message of a block counts in the sum) if not once; and
-    ``needs_rows = False`` if it holds its data itself.
+    data is, ``block_size``; ``places`` (where it takes noise) if not in the blocks; ``samplings`` (laws of schedules
+    that it works with) if not all; ``multiplicity`` (how often the message of a block counts in the sum) if not once;
+    and ``needs_rows = False`` if it holds its data itself.
     """
 
     name: str = "operator"
