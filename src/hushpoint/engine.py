@@ -241,6 +241,8 @@ def drawn_by(plan: Plan, source: Source, step: int) -> Drawn:
     """The noise of a plan where messages arrive, drawn from one source."""
 
     def drawn(place: Place, size: int) -> Array | None:
+        if place != plan.noise.place:
+            return None
         found = plan.noise.drawn(source, place, step, size)
         return None if found is None else found[0]
 
@@ -295,6 +297,8 @@ def _parts(chosen: Indices | None, blocks: int, chunk: int | None) -> Iterator[I
 
 def _kick(plan: Plan, source: Source, part: Indices | slice, step: int) -> Array | None:
     """Noise kept in the blocks, plus errors; None where there is neither."""
+    if plan.errors is None and plan.noise.place != "block":
+        return None  # without a list of all blocks in every step
     members = np.arange(plan.operator.blocks)[part] if isinstance(part, slice) else part
     size = plan.operator.message_size
     kick = plan.noise.drawn(source, "block", step, size, members)

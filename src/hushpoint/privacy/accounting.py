@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, Protocol, cast, runtime_checkable
 
 from hushpoint._checks import require, require_choice, require_count, require_kind, shown
@@ -70,7 +71,7 @@ class Question:
     allow_published: bool
     observers: tuple[int, ...] | None
 
-    @property
+    @cached_property
     def certificate(self) -> Certificate:
         """The promises of one step."""
         return self.plan.certificate
@@ -190,7 +191,7 @@ def answer(question: Question) -> Spend:
     plan = question.plan
     if plan.errors is not None:
         raise ValueError("errors is given and may carry data, so there is no guarantee. Drop errors= to get one.")
-    rules = _rules_for(plan)
+    rules = _rules_for(question)
     if question.view not in rules:
         raise ValueError(
             f"view is {question.view!r}, and nobody has that view of {plan.method or plan.operator.name}. "
@@ -443,8 +444,9 @@ def register_rule(operator: type[Operator], rule: Rule, *views: View) -> None:
     _OWN_RULES[operator] = {**_OWN_RULES.get(operator, {}), **dict.fromkeys(views, rule)}
 
 
-def _rules_for(plan: Plan) -> dict[str, Rule]:
-    operator, law, theorem = plan.operator, plan.schedule.law, plan.certificate.theorem
+def _rules_for(question: Question) -> dict[str, Rule]:
+    plan, theorem = question.plan, question.certificate.theorem
+    operator, law = plan.operator, plan.schedule.law
     own = _OWN_RULES.get(type(operator))
     if own is not None:  # who sees less is told what holds for who sees more
         wider = [own[view] for view in ("messages", "iterates", "final") if view in own]

@@ -41,7 +41,9 @@ class SparseRows(Store):
         return self.matrix.data, self.matrix.indices, self.matrix.indptr
 
     def take(self, index: Any) -> SparseRows:
-        return SparseRows(self.matrix[index])
+        part = self.matrix[index]
+        part.has_canonical_format = True  # as the whole has: no need to look
+        return SparseRows(part)
 
     def __getitem__(self, index: Any) -> Array:
         return np.asarray(self.matrix[index].toarray())

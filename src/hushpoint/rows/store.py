@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
+from functools import lru_cache
 from typing import Any, Self
 
 import numpy as np
@@ -46,17 +47,11 @@ class Store(ABC):
 
     def __init_subclass__(cls) -> None:
         super().__init_subclass__()
-        cls._require_direct()
+        _require_direct(cls)
 
     def __new__(cls, *args: Any, **options: Any) -> Self:
-        cls._require_direct()  # again: a mixin may have kept the first look from happening
+        _require_direct(cls)  # again: a mixin may have kept the first look from happening
         return super().__new__(cls)
-
-    @classmethod
-    def _require_direct(cls) -> None:
-        for base in cls.__mro__[1:]:
-            if base is not Store and is_ours(base):
-                raise TypeError(f"{cls.__name__} derives from {base.__name__}. Derive from Store, and hold the other.")
 
     @property
     def from_outside(self) -> str | None:
@@ -211,6 +206,13 @@ class Store(ABC):
         """Entries column after column, their rows, and where each column starts; no rows where zeros are stored."""
         entries = np.ascontiguousarray(self[:].T).reshape(-1)
         return entries, np.zeros(0, dtype=np.int64), len(self) * np.arange(self.width + 1)
+
+
+@lru_cache(maxsize=64)
+def _require_direct(kind: type[Store]) -> None:
+    for base in kind.__mro__[1:]:
+        if base is not Store and is_ours(base):
+            raise TypeError(f"{kind.__name__} derives from {base.__name__}. Derive from Store, and hold the other.")
 
 
 class ScaledRows(Store):
