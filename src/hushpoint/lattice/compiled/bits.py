@@ -1,18 +1,17 @@
 """Words and coins of one address in compiled code, and room for four uniform numbers.
 
-All of it is one array of words, known by its address in memory: an array as an argument is counted in and out by every
-function that has it, which costs several times what the functions do.
+All of it is one array of words, the room, which functions know by its address in memory: counting arrays in and out
+would take several times as long as the draws.
 """
 
 from __future__ import annotations
 
 import numpy as np
-from llvmlite import ir
-from numba import carray, types
-from numba.extending import intrinsic
+from numba import carray  # type: ignore[attr-defined]
 
 from hushpoint._compiled import inner, loop
 from hushpoint._keyed import _secure_words, _sfc, scratch, start_one
+from hushpoint.lattice.compiled.memory import get, pointer, put
 from hushpoint.lattice.uniform import TIED
 from hushpoint.lattice.words import BATCH, DEEPEST, OVERRUN
 
@@ -26,46 +25,14 @@ _END = DESK + 64  # the desk is for those who work with wider numbers
 _NONE, _ONE = np.uint64(0), np.uint64(1)
 
 
-@intrinsic
-def get(typing_context, bits, place):
-    """The word at a place of the room."""
-
-    def codegen(context, builder, signature, arguments):
-        start = builder.inttoptr(arguments[0], ir.IntType(64).as_pointer())
-        return builder.load(builder.gep(start, [arguments[1]]))
-
-    return types.uint64(types.uint64, types.int64), codegen
-
-
-@intrinsic
-def put(typing_context, bits, place, value):
-    """Write a word at a place of the room."""
-
-    def codegen(context, builder, signature, arguments):
-        start = builder.inttoptr(arguments[0], ir.IntType(64).as_pointer())
-        builder.store(arguments[2], builder.gep(start, [arguments[1]]))
-        return context.get_dummy_value()
-
-    return types.void(types.uint64, types.int64, types.uint64), codegen
-
-
-@intrinsic
-def _pointer(typing_context, bits, place):
-    def codegen(context, builder, signature, arguments):
-        start = builder.inttoptr(arguments[0], ir.IntType(64).as_pointer())
-        return builder.bitcast(builder.gep(start, [arguments[1]]), ir.IntType(8).as_pointer())
-
-    return types.voidptr(types.uint64, types.int64), codegen
-
-
 @inner
 def _stream(bits):
     """The room of ``_keyed`` within this one."""
     return (
-        carray(_pointer(bits, _TABLE), (16, 8), np.uint32),  # type: ignore[call-arg]
-        carray(_pointer(bits, _BLOCKS), (16, 8), np.uint32),  # type: ignore[call-arg]
-        carray(_pointer(bits, _WORDS), (BATCH,), np.uint64),  # type: ignore[call-arg]
-        carray(_pointer(bits, _STATES), (8, 4), np.uint64),  # type: ignore[call-arg]
+        carray(pointer(bits, _TABLE), (16, 8), np.uint32),
+        carray(pointer(bits, _BLOCKS), (16, 8), np.uint32),
+        carray(pointer(bits, _WORDS), (BATCH,), np.uint64),
+        carray(pointer(bits, _STATES), (8, 4), np.uint64),
     )
 
 

@@ -1,4 +1,4 @@
-"""The discrete Gaussian in compiled code: what ``lattice.gaussian`` and ``lattice.bernoulli`` say, in the same order."""
+"""The discrete Gaussian in compiled code: what ``lattice.gaussian`` and ``lattice.bernoulli`` say, in their order."""
 
 from __future__ import annotations
 
@@ -6,7 +6,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hushpoint._compiled import inner, loop
-from hushpoint.lattice.compiled.bits import DESK, coin, digit, fresh, get, opened, put, room_for, words_read
+from hushpoint.lattice.compiled.bits import DESK, coin, digit, fresh, opened, room_for, words_read
+from hushpoint.lattice.compiled.memory import get, put
 from hushpoint.lattice.compiled.normal import half
 from hushpoint.lattice.compiled.uniform import below, less, whole_below
 from hushpoint.lattice.compiled.wide import at_least, difference, limbs, times, write

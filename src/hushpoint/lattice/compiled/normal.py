@@ -1,4 +1,4 @@
-"""``rint(S Z)`` in compiled code: what ``lattice.normal`` and ``lattice.bernoulli`` say, in the same order."""
+"""``rint(S Z)`` in compiled code: what ``lattice.normal`` and ``lattice.bernoulli`` say, in their order."""
 
 from __future__ import annotations
 

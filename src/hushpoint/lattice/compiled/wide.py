@@ -1,4 +1,4 @@
-"""Whole numbers wider than a word in compiled code: 32-bit limbs at places of the room, the lowest first, one a word."""
+"""Whole numbers wider than a word in compiled code: 32-bit limbs at places of a room, the lowest first."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hushpoint._compiled import inner
-from hushpoint.lattice.compiled.bits import get, put
+from hushpoint.lattice.compiled.memory import get, put
 
 _LOW = np.uint64(0xFFFFFFFF)
 _LIMB = np.uint64(32)
