@@ -7,6 +7,7 @@ bit by bit as far as that goes (every bound must hold), and with comparisons as 
 from __future__ import annotations
 
 from fractions import Fraction
+from functools import cache
 
 import enumeration
 import mpmath
@@ -84,10 +85,10 @@ def test_a_comparison_with_a_ratio_is_exact(width, ratio):
 
 @pytest.mark.parametrize("count", [1, 2, 3, 5, 8, 11])
 def test_whole_numbers_are_all_as_likely(count):
-    found, missing = outcomes(lambda bits: uniform.whole_below(bits, count), 1, 2.0**-24)
+    found, missing = outcomes(lambda bits: uniform.whole_below(bits, count), 1, 2.0**-13)
     assert set(found) == set(range(count))
-    assert all(mass <= Fraction(1, count) <= mass + missing for mass in found.values())
-    assert missing < 1e-4
+    assert len(set(found.values())) == 1  # to the last bit, at whatever depth it is cut off
+    assert missing < 0.05
 
 
 @WIDTHS
@@ -194,22 +195,21 @@ def test_events_are_exact(ordered):
 @pytest.fixture
 def composed(ordered, monkeypatch):
     """Events and factors that were enumerated on their own are choices of a try."""
-    half, single = event_of(bernoulli.half), event_of(bernoulli.one)
-    real, known = normal.factor, {}
+    half, single, known = event_of(bernoulli.half), event_of(bernoulli.one), factors()
 
     def factor(bits, whole, fraction):
-        if whole not in known:
-            known[whole] = polynomials(lambda inner: real(inner, whole, symbol(inner)), 1, 1e-8 * 10 ** (whole / 2))
         return bool(bits.choice([(known[whole][side], ZERO, ONE) for side in (False, True)]))
 
     monkeypatch.setattr(normal, "half", lambda bits: bits.event(*half))
+    monkeypatch.setattr(normal, "factor", factor)
+    monkeypatch.setattr(normal, "Uniform", symbol)
     monkeypatch.setattr(gaussian, "one", lambda bits: bits.event(*single))
 
-    def with_factors():
-        monkeypatch.setattr(normal, "factor", factor)
-        monkeypatch.setattr(normal, "Uniform", symbol)
 
-    return with_factors
+@cache
+def factors():
+    """What a factor is as a function of x, for every whole part that is not too improbable."""
+    return [polynomials(lambda bits, k=k: normal.factor(bits, k, symbol(bits)), 1, 1e-8 * 10**k) for k in range(6)]
 
 
 @pytest.mark.parametrize("whole", [0, 1, 2, 3])
@@ -229,7 +229,6 @@ def test_the_factor_of_a_try_is_exact(ordered, whole):
 @pytest.mark.parametrize("scale", [1, 2, 3, 5])
 def test_rounded_normals_are_exact(composed, scale):
     # a wrong count of factors, a lost sign, truncation, a scale that is off
-    composed()
     found, missing = outcomes(lambda bits: normal.attempt(bits, scale), 2, 1e-7)
     assert missing < 1e-4
     bounds = accepted(found, missing)
@@ -255,7 +254,6 @@ def test_discrete_gaussians_are_exact(composed, variance):
 
 def test_a_sign_lost_at_zero_is_seen(composed, monkeypatch):
     # the power of the tests above: -0 thrown away where it belongs, and kept where it does not
-    composed()
     honest = normal.attempt
 
     def losing(bits):

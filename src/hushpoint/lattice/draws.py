@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from hushpoint._checks import require, require_count
 from hushpoint._threads import share
 from hushpoint.lattice import gaussian, normal
-from hushpoint.lattice.words import WORDS, Bits, Words, words_at
+from hushpoint.lattice.words import STEPS, WORDS, Bits, Words, words_at
 from hushpoint.noise import Source, role_word, word
 
 Whole = NDArray[np.int64]
@@ -102,7 +102,7 @@ def _drawn(
     indices = np.asarray([word(item) for item in items], dtype=np.int64)
     when = word(step)
     out = np.empty((len(indices), size), dtype=np.int64)
-    if _drawn_in_python + out.size <= FEW:
+    if _drawn_in_python + out.size <= FEW and when < STEPS:
         _drawn_in_python += out.size
         for row, item in zip(out, indices.tolist(), strict=True):
             bits = Words(words_at(source, role, item, when))

@@ -11,6 +11,7 @@ from hushpoint.noise import Source
 
 WORDS = 1 << 35  # of an address: 2^32 blocks of ChaCha20, 8 words each; the block after them is the first one again
 BATCH = 64
+STEPS = 1 << 28  # steps that ``Source.stream`` can address: it counts 32-bit words, 16 a block, in 128 bits
 # A uniform number ends after so many digits. A comparison that reads them all has met 256 equal bits, which happens
 # with probability 2^-256: less than anyone can tell the stream of a 256-bit key from true randomness. It is an error
 # then, never a coin; up to it every answer is the exact one.
@@ -56,7 +57,7 @@ class Words:
 
 
 def words_at(source: Source, role: str, item: int, step: int, limit: int = WORDS) -> Iterator[int]:
-    """The words of one address, without any compiling; an error after the last."""
+    """The words of one address of a step below ``STEPS``, without any compiling; an error after the last."""
     stream = Source(source.key).stream(role, item, step).bit_generator
     if not source.secure:
         start = stream.random_raw(3)
