@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from mutants import federation, methods, people, privacy
+from mutants import federation, lattice, methods, people, privacy
 from mutants.mutant import Mutant
 
-CATALOGUE: list[Mutant] = [*privacy.BUGS, *methods.BUGS, *people.BUGS, *federation.BUGS]
+CATALOGUE: list[Mutant] = [*privacy.BUGS, *methods.BUGS, *people.BUGS, *federation.BUGS, *lattice.BUGS]

@@ -73,7 +73,9 @@ def test_more_draws_go_on_where_fewer_ended(make, python_only, monkeypatch):
     few, many = (lattice.rounded_normals(make(), "noise", [4], 2, size, 2**40) for size in (60, 300))
     np.testing.assert_array_equal(few, many[:, :60])
     assert np.unique(many).size == 300
-    np.testing.assert_array_equal(many, compiled(monkeypatch, lattice.rounded_normals, make(), "noise", [4], 2, 300, 2**40))
+    np.testing.assert_array_equal(
+        many, compiled(monkeypatch, lattice.rounded_normals, make(), "noise", [4], 2, 300, 2**40)
+    )
 
 
 @both_sources
