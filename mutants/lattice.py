@@ -76,7 +76,7 @@ BUGS = [
         why="the last word of each batch is used again: draws depend on each other",
     ),
     _compiled(
-        name="address-not-in-the-stream",
+        name="blocks-not-counted",
         file=f"{_HERE}/compiled/bits.py",
         old="first = np.int64(get(bits, _FILLED) >> np.uint64(3))",
         new="first = np.int64(0)",

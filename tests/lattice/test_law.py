@@ -114,7 +114,7 @@ WIDE = {
 }
 
 
-@pytest.mark.parametrize("make, scale", WIDE.values(), ids=WIDE)
+@pytest.mark.parametrize(("make", "scale"), WIDE.values(), ids=WIDE)
 def test_wide_draws_have_their_law(make, scale):
     drawn = make()
     assert stats.kstest(drawn / scale, "norm").pvalue > FALSE_ALARM

@@ -18,7 +18,7 @@ from hushpoint.noise import Source, role_word, word
 Whole = NDArray[np.int64]
 Items = Sequence[int] | NDArray[Any]
 
-FEW = 20_000  # draws of one process in Python that take about as long as to load the compiled code
+FEW = 30_000  # draws of one process in Python: 0.2 to 0.5 s, as long as compiled code takes to load (to compile: 7 s)
 MOST = 1 << 80  # s^2
 FINEST = 1 << 32  # denominator of s^2
 _WORTH_SHARING = 1 << 15  # draws from which on threads pay
