@@ -2,7 +2,14 @@
 
 from __future__ import annotations
 
-from mutants import federation, methods, people, pieces, privacy
+from mutants import federation, lattice, methods, people, pieces, privacy
 from mutants.mutant import Mutant
 
-CATALOGUE: list[Mutant] = [*privacy.BUGS, *methods.BUGS, *people.BUGS, *pieces.BUGS, *federation.BUGS]
+CATALOGUE: list[Mutant] = [
+    *privacy.BUGS,
+    *methods.BUGS,
+    *people.BUGS,
+    *pieces.BUGS,
+    *federation.BUGS,
+    *lattice.BUGS,
+]

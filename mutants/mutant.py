@@ -34,4 +34,4 @@ class Mutant:
     @property
     def is_compiled(self) -> bool:
         """Whether the cache of compiled code depends on the file."""
-        return self.file.endswith("/_keyed.py") or "/kernels/" in self.file
+        return self.file.endswith("/_keyed.py") or "/kernels/" in self.file or "/lattice/" in self.file

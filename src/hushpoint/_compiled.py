@@ -48,6 +48,7 @@ def sources() -> str:
     here = Path(__file__).parent
     digest = hashlib.blake2b()
     beside = (here / f"_{name}.py" for name in ("codes", "compiled", "keyed"))
-    for path in sorted([*beside, *(here / "kernels").glob("*.py")]):
+    rooms = [*(here / "kernels").glob("*.py"), *(here / "lattice").rglob("*.py")]
+    for path in sorted([*beside, *rooms]):
         digest.update(path.name.encode() + path.read_bytes())
     return digest.hexdigest()

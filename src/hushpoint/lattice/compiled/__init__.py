@@ -1,0 +1,1 @@
+"""The samplers' programs once more, compiled: step for step those of plain Python, from the same words."""

@@ -1,0 +1,120 @@
+"""Draws at addresses: in plain Python while they are few, in compiled code when there are many. The same integers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from math import gcd
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hushpoint._checks import require, require_count
+from hushpoint._threads import share
+from hushpoint.lattice import gaussian, normal
+from hushpoint.lattice.words import STEPS, WORDS, Bits, Words, words_at
+from hushpoint.noise import Source, role_word, word
+
+Whole = NDArray[np.int64]
+Items = Sequence[int] | NDArray[Any]
+
+FEW = 30_000  # draws of one process in Python: 0.2 to 0.5 s, as long as compiled code takes to load (to compile: 7 s)
+MOST = 1 << 80  # s^2
+FINEST = 1 << 32  # denominator of s^2
+_WORTH_SHARING = 1 << 15  # draws from which on threads pay
+_drawn_in_python = 0
+
+
+def rounded_normals(source: Source, role: str, items: Items, step: int, size: int, scale: int) -> Whole:
+    """The first ``size`` draws of ``rint(scale Z)``, Z standard normal, of each address, one row per item.
+
+    Drawn exactly: the law of the integers is the one of the formula, if the words of the source are uniform. Draws at
+    one address with two scales are two roundings of the same normals.
+
+    Parameters
+    ----------
+    source, role, items, step
+        The addresses, as in ``Source.normals``. They are others than those of ``Source.normals`` under the same names.
+    scale : int
+        The standard deviation on the lattice, from 1 to 2^40.
+    """
+    scale = require_count("scale", scale, least=1, most=normal.WIDEST)
+
+    def compiled(*address: Any) -> None:
+        from hushpoint.lattice.compiled.normal import fill_rounded_normals
+
+        *where, out = address
+        fill_rounded_normals(*where, np.uint64(scale), out)
+
+    def plain(bits: Bits) -> int:
+        return normal.rounded_normal(bits, scale)
+
+    return _drawn(source, f"{role}, rounded normals", items, step, size, plain, compiled)
+
+
+def discrete_gaussians(
+    source: Source, role: str, items: Items, step: int, size: int, numerator: int, denominator: int = 1
+) -> Whole:
+    """The first ``size`` draws of the discrete Gaussian ``P(k) ~ exp(-k^2/(2 s^2))`` of each address, one row per item.
+
+    Drawn exactly: the law of the integers is the one of the formula, if the words of the source are uniform.
+
+    Parameters
+    ----------
+    source, role, items, step
+        The addresses, as in ``Source.normals``. They are others than those of ``Source.normals`` under the same names.
+    numerator, denominator : int
+        ``s^2``, at most 2^80; in lowest terms the denominator is at most 2^32.
+    """
+    width = gaussian.Width.of(*_variance(numerator, denominator))
+
+    def compiled(*address: Any) -> None:
+        from hushpoint.lattice.compiled.gaussian import coded, fill_discrete_gaussians
+
+        *where, out = address
+        fill_discrete_gaussians(*where, width.step, coded(width), out)
+
+    def plain(bits: Bits) -> int:
+        return gaussian.discrete_gaussian(bits, width)
+
+    return _drawn(source, f"{role}, discrete Gaussians", items, step, size, plain, compiled)
+
+
+def _variance(numerator: int, denominator: int) -> tuple[int, int]:
+    numerator, denominator = require_count("numerator", numerator), require_count("denominator", denominator)
+    common = gcd(numerator, denominator)
+    numerator, denominator = numerator // common, denominator // common
+    require(numerator <= MOST * denominator, "numerator", numerator, "Pass s^2 = numerator/denominator up to 2^80.")
+    require(denominator <= FINEST, "denominator", denominator, "Pass s^2 in lowest terms with at most 2^32 below.")
+    return numerator, denominator
+
+
+def _drawn(
+    source: Source,
+    role: str,
+    items: Items,
+    step: int,
+    size: int,
+    plain: Callable[[Bits], int],
+    compiled: Callable[..., None],
+) -> Whole:
+    global _drawn_in_python
+    indices = np.asarray([word(item) for item in items], dtype=np.int64)
+    when = word(step)
+    out = np.empty((len(indices), size), dtype=np.int64)
+    if _drawn_in_python + out.size <= FEW and when < STEPS:
+        _drawn_in_python += out.size
+        for row, item in zip(out, indices.tolist(), strict=True):
+            bits = Words(words_at(source, role, item, when))
+            row[:] = [plain(bits) for _ in range(size)]
+        return out
+    address = source.secure, source.key, role_word(role)
+
+    def fill(start: int, stop: int) -> None:
+        compiled(*address, indices[start:stop], when, WORDS, out[start:stop])
+
+    if out.size < _WORTH_SHARING:
+        fill(0, len(indices))
+    else:
+        share(fill, len(indices))  # each row has its own address, so it does not matter who draws it
+    return out
