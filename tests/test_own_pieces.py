@@ -344,3 +344,9 @@ def test_a_guarantee_says_whose_constants_it_takes_at_their_word(piece):
     own |= {"own loss without a name": "Wrapped", "class weights around an own loss": "Wrapped"}
     assert (f"the constants that {own.get(piece)} declares of itself" in text) is (piece in own)
     assert ("declares of itself" in text) is (piece in own)
+
+
+def test_a_penalty_of_ones_own_is_named_too():
+    # its constants make the final view smaller, and the guarantee did not say whose they are
+    plan = hp.methods.private_admm(problem("huber"), 5, 2.0, noise_std=1.0, penalty=NonNegative())
+    assert "the constants that NonNegative declares of itself" in str(plan.guarantee(1e-6))

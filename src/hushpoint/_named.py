@@ -63,6 +63,11 @@ class Named(ABC):
         """The pieces that this one stands around."""
         return [part for part in held(self).values() if isinstance(part, Named)]
 
+    def own_words(self) -> tuple[str, ...]:
+        """Whose word a guarantee takes that rests on this piece and those inside: nobody's for those of this package."""
+        own = () if self.origin() is None else (f"the constants that {type(self).__name__} declares of itself",)
+        return (*own, *(word for part in self.inside for word in part.own_words()))
+
     def to_dict(self) -> dict[str, Any]:
         """Name and parameters, ready for JSON, and the module where it is not of this package."""
         kind: Any = type(self)

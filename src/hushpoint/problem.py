@@ -13,7 +13,6 @@ from numpy.typing import ArrayLike, NDArray
 
 from hushpoint import losses
 from hushpoint._checks import require_choice, require_count, require_flag, require_positive, shown
-from hushpoint._named import Named
 from hushpoint._silence import silent_about
 from hushpoint._types import Array, Indices
 from hushpoint.labels import class_set, has_missing, signs
@@ -137,15 +136,7 @@ class Facts:
         """What the gradient bound rests on."""
         norm = () if self.row_norm is None else (f"rows scaled to norm <= {self.row_norm:g}",)
         clip = () if self.clip is None else (f"gradients clipped at {self.clip:g}",)
-        own = (f"the constants that {name} declares of itself" for name in self._own_pieces())
-        return (*norm, *clip, *own)
-
-    def _own_pieces(self) -> list[str]:
-        """Names of the loss and the regulariser, or what they stand around, where they are not of this package."""
-        pieces: list[Named] = [self.loss, self.regularizer]
-        for piece in pieces:  # which grows as it is read
-            pieces += piece.inside
-        return [type(piece).__name__ for piece in pieces if piece.origin() is not None]
+        return (*norm, *clip, *self.loss.own_words(), *self.regularizer.own_words())
 
     @property
     def missing(self) -> tuple[str, ...]:

@@ -105,7 +105,7 @@ class GeneralADMM(Operator):
         )
         s = min(max(math.sqrt(gamma * self.ridge), low), high)
         moved = 4 * facts.gradient_bound * gamma * s / (s**2 + gamma * self.ridge) * facts.item_weights
-        because = list(facts.because)
+        because = [*facts.because, *(self.penalty.own_words() if self._extra_penalty else ())]
         if self.ridge:
             because.append(f"the ridge {self.ridge:g} sits with the losses")
         return moved_certificate(lipschitz, moved, facts, self.tolerance, because, Theorem("3a"))
