@@ -64,7 +64,7 @@ class Named(ABC):
         return [part for part in held(self).values() if isinstance(part, Named)]
 
     def own_words(self) -> tuple[str, ...]:
-        """Whose word a guarantee takes that rests on this piece and those inside: nobody's for those of this package."""
+        """Whose word a guarantee takes that rests on this piece and those inside; none for those of this package."""
         own = () if self.origin() is None else (f"the constants that {type(self).__name__} declares of itself",)
         return (*own, *(word for part in self.inside for word in part.own_words()))
 
