@@ -279,8 +279,8 @@ def test_a_store_from_outside_descends_in_a_metric(full: bool) -> None:
 @pytest.mark.parametrize("kernel", ["auto", "plain"])
 def test_a_sparse_store_holds_each_entry_once_and_by_rows(kernel: Any) -> None:
     # duplicates were lost in one product and not in another, and a CSC matrix was read as CSR: rows beyond the bound
-    entries = np.array([2.0, 2.0, 1.0, 2.0, 3.0]), np.array([0, 0, 1, 0, 1]), np.array([0, 2, 4, 5])
-    doubled, truth = csr_array(entries, shape=(3, 2)), np.array([[4.0, 0.0], [2.0, 1.0], [0.0, 3.0]])
+    entries = np.array([2.0, 2.0, 1.0, 2.0, 3.0, 1.0]), np.array([0, 0, 1, 0, 1, 2]), np.array([0, 2, 4, 6])
+    doubled, truth = csr_array(entries, shape=(3, 3)), np.array([[4.0, 0.0, 0.0], [2.0, 1.0, 0.0], [0.0, 3.0, 1.0]])
 
     def models(rows: Any) -> list[Array]:
         # no row is scaled, which would put the matrix in order
@@ -295,7 +295,7 @@ def test_a_sparse_store_holds_each_entry_once_and_by_rows(kernel: Any) -> None:
         np.testing.assert_array_equal(SparseRows(given)[:], truth)
         for found, expected in zip(models(SparseRows(given)), models(truth), strict=True):
             np.testing.assert_allclose(found, expected, rtol=1e-9)
-    assert doubled.nnz == 5  # the caller's matrix is as it was
+    assert doubled.nnz == 6  # the caller's matrix is as it was
 
 
 def test_no_store_of_ours_has_a_subclass():
