@@ -241,8 +241,6 @@ def drawn_by(plan: Plan, source: Source, step: int) -> Drawn:
     """The noise of a plan where messages arrive, drawn from one source."""
 
     def drawn(place: Place, size: int) -> Array | None:
-        if place != plan.noise.place:
-            return None
         found = plan.noise.drawn(source, place, step, size)
         return None if found is None else found[0]
 

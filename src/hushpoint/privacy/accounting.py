@@ -187,7 +187,7 @@ def ask(
 
 
 def answer(question: Question) -> Spend:
-    """The spend of the rule that the table has for a question."""
+    """The spend of the rule that answers a question."""
     plan = question.plan
     if plan.errors is not None:
         raise ValueError("errors is given and may carry data, so there is no guarantee. Drop errors= to get one.")
@@ -433,7 +433,8 @@ def register_rule(operator: type[Operator], rule: Rule, *views: View) -> None:
     rule : callable
         ``rule(question) -> Spend``, or an error that names what is missing.
     views : {"final", "iterates", "messages", "network"}
-        Who sees what the rule is about. Other views are refused.
+        Who sees what the rule is about. Who sees the final model only is told what holds for the narrowest of these;
+        other views are refused.
     """
     if not isinstance(operator, type) or not issubclass(operator, Operator):
         raise ValueError(f"operator is {shown(operator)}. Pass the class of your operator.")
