@@ -47,7 +47,7 @@ def sources() -> str:
     """A digest of the sources of all compiled code."""
     here = Path(__file__).parent
     digest = hashlib.blake2b()
-    beside = (here / f"_{name}.py" for name in ("codes", "compiled", "keyed"))
+    beside = (here / f"_{name}.py" for name in ("codes", "compiled", "fixed", "keyed"))
     rooms = [*(here / "kernels").glob("*.py"), *(here / "lattice").rglob("*.py")]
     for path in sorted([*beside, *rooms]):
         digest.update(path.name.encode() + path.read_bytes())

@@ -107,6 +107,11 @@ def run(
         raise ValueError("the plan has no rows: its problem is declared. Bind data with plan.on(Problem(X, y, ...)).")
     if history is True and plan.problem is None:
         raise ValueError("history is True and the plan has no problem to take the objective of. Pass history='models'.")
+    if plan.noise.std and plan.noise.unit != operator.unit:
+        raise ValueError(
+            f"noise has the unit {plan.noise.unit!r} and the messages of the {operator.name} operator "
+            f"{operator.unit!r}. Pass Noise(std, place, unit=operator.unit)."
+        )
     fast = _kernel(plan, state, kernel)
     current = _begin(plan, state, seed, fast)
     source = source_for(current.seed)
@@ -198,7 +203,7 @@ def _step(plan: Plan, data: Any, source: Source, state: State, z: Array) -> None
     operator, step = plan.operator, state.steps
     relaxation = plan.relaxation_at(step)
     chosen, resting, position = choose(plan, source, step, state.position, state.participations, state.planned)
-    total = np.zeros(operator.message_size)
+    total = operator.nothing()
     if operator.rests_with_noise and resting.size:
         idle = _kick(plan, source, resting, step)
         total += 0.0 if idle is None else relaxation * idle.sum(axis=0)

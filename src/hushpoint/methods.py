@@ -7,13 +7,14 @@ import inspect
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Literal, ParamSpec
+from typing import Any, Literal, ParamSpec, cast
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from hushpoint._checks import require_choice, require_count, require_flag, require_nonnegative, require_positive, shown
-from hushpoint.noise import Noise, Place
+from hushpoint.lattice import WIDEST
+from hushpoint.noise import Noise, Place, whole_std
 from hushpoint.operators.admm import GeneralADMM
 from hushpoint.operators.averaging import LocalSteps
 from hushpoint.operators.base import Operator
@@ -49,6 +50,9 @@ __all__ = [
 ]
 
 Relaxation = float | Sequence[float]
+
+# Whether a method is on the lattice (docs/privacy.md, section 11) where nothing is said and nothing stands in the way.
+_ON_LATTICE = {"dp_sgd": False, "dp_cd": False, "dp_fedavg": False, "anchored_admm": False}
 Arguments = ParamSpec("Arguments")
 
 
@@ -56,7 +60,7 @@ Arguments = ParamSpec("Arguments")
 class _Parts:
     """What a method puts together. Noise as the caller counts it is ``scale`` times smaller than the plan's.
 
-    ``told`` is how arguments are recorded that JSON cannot hold as they were given.
+    ``told`` is how arguments are recorded that JSON cannot hold as they were given, or that were left to the method.
     """
 
     operator: Operator
@@ -103,6 +107,8 @@ def _method(make: Callable[Arguments, _Parts]) -> Callable[Arguments, Plan]:
             budget=budget,
             problem=given["problem"],
         )
+        if parts.operator.unit is not None:
+            return _on_lattice(plan, parts.operator.unit, budget, parts.scale)
         return plan if budget is None else _calibrated(plan, budget, parts.scale)
 
     method.__signature__ = signature.replace(return_annotation="Plan")  # type: ignore[attr-defined]
@@ -145,6 +151,31 @@ def _calibrated(plan: Plan, budget: Budget, scale: float) -> Plan:
     kept = {name: value for name, value in plan.parameters.items() if name != "budget"}
     noise = replace(plan.noise, std=noise_std * scale)
     return replace(plan, noise=noise, parameters={**kept, "noise_std": noise_std})
+
+
+def _on_lattice(plan: Plan, unit: float, budget: Budget | None, scale: float) -> Plan:
+    """The plan with noise of a whole number of steps: at least what was asked for, on the finest lattice that has it."""
+    std = plan.noise.std if budget is None else calibrated_std(plan, budget)
+    if std > WIDEST * unit:
+        finer = math.ceil(math.log2(std / unit)) - WIDEST.bit_length() + 1
+        plan = replace(plan, operator=plan.operator.coarser(max(1, finer)))
+        return _on_lattice(plan, cast(float, plan.operator.unit), budget, scale)
+    std = whole_std(std, unit)
+    parameters = plan.parameters
+    if budget is not None:
+        parameters = {name: value for name, value in parameters.items() if name != "budget"} | {
+            "noise_std": std / scale
+        }
+    return replace(plan, noise=Noise(std, plan.noise.place, unit), parameters=parameters)
+
+
+def _chosen_lattice(method: str, asked: bool | None, obstacle: str) -> bool:
+    """Whether a method runs on the lattice: as asked, else as is its default where nothing stands in the way."""
+    if asked is None:
+        return _ON_LATTICE[method] and not obstacle
+    if require_flag("lattice", asked) and obstacle:
+        raise ValueError(f"lattice is True and {obstacle}, or pass lattice=False.")
+    return asked
 
 
 def _plain(value: Any) -> Any:

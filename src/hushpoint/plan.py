@@ -85,6 +85,11 @@ class Plan:
                 f"noise is placed on the {self.noise.place!r} and the {self.operator.name} operator takes it on "
                 f"{' or '.join(map(repr, self.operator.places))}. Pass Noise(std, place) with one of these."
             )
+        if self.noise.unit is not None and self.noise.unit != self.operator.unit:
+            raise ValueError(
+                f"noise has the unit {self.noise.unit!r} and the messages of the {self.operator.name} operator "
+                f"{self.operator.unit!r}. Pass Noise(std, place, unit=operator.unit)."
+            )
         if self.operator.samplings is not None and self.schedule.law not in self.operator.samplings:
             raise ValueError(
                 f"schedule is {self.schedule.law!r} and the {self.operator.name} operator works with "

@@ -350,10 +350,10 @@ class Server:
     def _total(self, answered: Indices) -> Array:
         """The sum of the messages with their multiplicities: all that combining and releasing need."""
         operator = self.plan.operator
-        total = np.zeros(operator.message_size)
+        total = operator.nothing()
         for site in answered:  # in the order of sites, so that the same answers give the same bits
-            weight = 1.0 if operator.multiplicity is None else float(operator.multiplicity[site])
-            total += weight * self._messages[int(site)]
+            message = self._messages[int(site)]
+            total += message if operator.multiplicity is None else float(operator.multiplicity[site]) * message
         return total
 
     def _add_to_tail(self) -> None:

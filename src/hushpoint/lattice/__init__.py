@@ -3,5 +3,6 @@
 from __future__ import annotations
 
 from hushpoint.lattice.draws import discrete_gaussians, rounded_normals
+from hushpoint.lattice.normal import WIDEST
 
-__all__ = ["discrete_gaussians", "rounded_normals"]
+__all__ = ["WIDEST", "discrete_gaussians", "rounded_normals"]

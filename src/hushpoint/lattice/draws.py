@@ -10,10 +10,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hushpoint._checks import require, require_count
+from hushpoint._source import Source, role_word, word
 from hushpoint._threads import share
 from hushpoint.lattice import gaussian, normal
 from hushpoint.lattice.words import STEPS, WORDS, Bits, Words, words_at
-from hushpoint.noise import Source, role_word, word
 
 Whole = NDArray[np.int64]
 Items = Sequence[int] | NDArray[Any]

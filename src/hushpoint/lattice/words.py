@@ -7,7 +7,7 @@ from typing import Protocol
 
 import numpy as np
 
-from hushpoint.noise import Source
+from hushpoint._source import Source
 
 WORDS = 1 << 35  # of an address: 2^32 blocks of ChaCha20, 8 words each; the block after them is the first one again
 BATCH = 64

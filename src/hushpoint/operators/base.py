@@ -7,6 +7,7 @@ from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
+from numpy.typing import NDArray
 
 from hushpoint._described import held, is_ours
 from hushpoint._types import Array, Indices
@@ -51,10 +52,15 @@ class Operator(ABC):
     chunk: int | None = None  # blocks to move at a time, to keep temporaries small; None: all
     tolerance: float = 0.0  # stated distance of a computed prox from the exact one
     multiplicity: Array | None = None  # how often the message of a block counts in the sum; None: once
+    unit: float | None = None  # step of the lattice that its messages are on: int64, summed exactly; None: real numbers
 
     def identity(self) -> dict[str, Any]:
         """All that the operator is made of; how many blocks it moves at a time is not part of it."""
         return {name: value for name, value in held(self).items() if name != "chunk"}
+
+    def nothing(self) -> NDArray[Any]:
+        """The sum of no messages."""
+        return np.zeros(self.message_size, dtype=np.float64 if self.unit is None else np.int64)
 
     def prepare(self, rows: Any) -> Any:
         """What ``local`` needs of the ``Rows`` (None unless it needs rows), computed once."""
@@ -109,6 +115,10 @@ class Operator(ABC):
     def without_data(self) -> Any:
         """What ``prepare`` would give for an item whose loss is 0, to move where its own cannot; None: nothing."""
         return None
+
+    def coarser(self, bits: int) -> Operator:
+        """The same operator on a lattice whose step is ``2**bits`` times as large; only for one on a lattice."""
+        raise NotImplementedError(f"{type(self).__name__} is on no lattice")
 
     def unclipped(self) -> Operator:
         """The same operator without the clipping of its own; losses are truncated by the rows."""

@@ -19,7 +19,7 @@ from hushpoint.labels import READ_FROM_LABELS
 from hushpoint.noise import Source
 from hushpoint.operators.base import LOSS_IS_ZERO, Operator
 from hushpoint.privacy.gaussian import compose_mu, gdp_epsilon
-from hushpoint.privacy.guarantee import VIEWS, Adjacency, Basis, Guarantee, Unit, View, checked_delta
+from hushpoint.privacy.guarantee import VIEWS, Adjacency, Arithmetic, Basis, Guarantee, Unit, View, checked_delta
 from hushpoint.privacy.last_iterate import inexact_shift, last_iterate_mu
 
 if TYPE_CHECKING:
@@ -113,6 +113,7 @@ def account(
         "item": question.item,
         "observers": question.observers,
         "source": None if source is None else source.describe(),
+        "arithmetic": _arithmetic(plan),
     }
     if plan.noise.std == 0:
         question.certificate.shift(question.unit, question.adjacency, question.item)
@@ -140,6 +141,11 @@ def account(
         assumptions=because,
         **stated,
     )
+
+
+def _arithmetic(plan: Plan) -> Arithmetic:
+    """Whether a statement is about the program: messages of operators from outside may be summed in any way."""
+    return "whole" if plan.noise.unit is not None and is_ours(type(plan.operator)) else "real"
 
 
 def _own_word(operator: Operator) -> tuple[str, ...]:

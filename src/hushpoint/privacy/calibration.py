@@ -26,7 +26,7 @@ def calibrated_std(plan: Plan, budget: Budget) -> float:
         return spend_at(std).epsilon(budget.delta)
 
     def spend_at(std: float) -> Spend:
-        noisy = replace(plan, noise=replace(plan.noise, std=std))
+        noisy = replace(plan, noise=replace(plan.noise, std=std, unit=None))
         return answer(ask(noisy, budget.view, budget.adjacency, budget.unit))
 
     at_one = spend_at(1.0)

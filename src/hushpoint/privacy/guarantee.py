@@ -27,8 +27,14 @@ _WATCHERS = {
     "network": "any other peer, who sees the token only when it arrives",
 }
 
-# The theorems are about real numbers, and the noise is not: every finite guarantee says so.
-_FLOATING_POINT = "floating-point numbers standing for real ones (section 5)"
+Arithmetic = Literal["real", "whole"]
+
+# Theorems about real numbers hold for the program where it adds whole numbers and draws them exactly; elsewhere
+# floating-point numbers stand for real ones. A finite guarantee says which.
+_NUMBERS = {
+    "real": "floating-point numbers standing for real ones (section 5)",
+    "whole": "whole numbers, summed exactly, with noise drawn exactly (section 11)",
+}
 
 
 @dataclass(frozen=True)
@@ -38,7 +44,8 @@ class Guarantee:
     ``mu`` is the Gaussian-DP parameter where the loss is Gaussian, else None. ``basis`` is "proved" (docs/privacy.md,
     ``section``), "stated" (by a rule from outside) or "published" (the paper says so, and it fails in cases). ``item``
     is set where the statement is about one item only, ``observers`` where it is about certain colluding peers only.
-    ``source`` says where the noise of a run came from.
+    ``source`` says where the noise of a run came from. ``arithmetic`` is "whole" where the statement is about the
+    program itself, "real" where it is about the real numbers that floating-point ones stand for.
     """
 
     epsilon: float
@@ -53,6 +60,7 @@ class Guarantee:
     item: int | None = None
     observers: tuple[int, ...] | None = None
     source: str | None = None
+    arithmetic: Arithmetic = "real"
 
     def __str__(self) -> str:
         whom = f"one {self.unit}" if self.item is None else f"one {self.unit}, of item {self.item} only,"
@@ -79,9 +87,9 @@ class Guarantee:
 
     @property
     def grounds(self) -> tuple[str, ...]:
-        """All that the statement rests on: assumptions, random source, and real numbers where there is noise."""
+        """All that the statement rests on: assumptions, random source, and what numbers are where there is noise."""
         source = () if self.source is None else (self.source,)
-        return (*self.assumptions, *source, *((_FLOATING_POINT,) if 0 < self.epsilon < math.inf else ()))
+        return (*self.assumptions, *source, *((_NUMBERS[self.arithmetic],) if 0 < self.epsilon < math.inf else ()))
 
     def to_dict(self) -> dict[str, Any]:
         """The guarantee as JSON can hold it; infinity is the text "inf"."""
@@ -170,6 +178,7 @@ def compose(*guarantees: Guarantee) -> Guarantee:
         first.item,
         first.observers,
         "; ".join(dict.fromkeys(g.source for g in guarantees if g.source)) or None,
+        "whole" if all(g.arithmetic == "whole" for g in guarantees) else "real",
     )
 
 

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from hushpoint._fixed import squared_lengths
 from hushpoint._types import Array, Indices
 from hushpoint.rows.store import Store
 
@@ -37,6 +38,9 @@ class ArrayRows(Store):
 
     def pull(self, weights: Array) -> Array:
         return np.asarray(self.array.T @ weights)
+
+    def squared_norms(self) -> Array:
+        return squared_lengths(self.array)
 
     def scaled(self, factors: Array) -> ArrayRows:
         return ArrayRows(self.array * factors[:, None])

@@ -9,6 +9,7 @@ import numpy as np
 import scipy.sparse
 from numpy.typing import NDArray
 
+from hushpoint._fixed import sparse_squared_lengths
 from hushpoint._types import Array, Indices
 from hushpoint.rows.store import CHUNK, Store
 
@@ -65,7 +66,7 @@ class SparseRows(Store):
         return self.gram(weights, CHUNK)
 
     def squared_norms(self) -> Array:
-        return np.asarray(self.squares().matrix.sum(axis=1)).reshape(-1)
+        return sparse_squared_lengths(self.matrix)
 
     def largest(self) -> Array:
         return np.asarray(abs(self.matrix).max(axis=1).toarray()).reshape(-1)

@@ -145,8 +145,8 @@ class Store(ABC):
         return total
 
     def squared_norms(self) -> Array:
-        """Squared length of each row."""
-        return np.concatenate([part.dots(part[:]) for _, part in self.chunks()])
+        """Squared length of each row, to the bit a function of that row alone, and the same for all kinds."""
+        return np.concatenate([part.squared_norms() for _, part in self.chunks()])
 
     def largest(self) -> Array:
         """Largest absolute entry of each row."""
