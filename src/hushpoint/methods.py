@@ -154,13 +154,13 @@ def _calibrated(plan: Plan, budget: Budget, scale: float) -> Plan:
 
 
 def _on_lattice(plan: Plan, unit: float, budget: Budget | None, scale: float) -> Plan:
-    """The plan with noise of a whole number of steps: at least what was asked for, on the finest lattice that has it."""
+    """The plan with noise of a whole number of steps, at least what was asked for, on the finest lattice that has it."""
     std = plan.noise.std if budget is None else calibrated_std(plan, budget)
     if std > WIDEST * unit:
         finer = math.ceil(math.log2(std / unit)) - WIDEST.bit_length() + 1
         plan = replace(plan, operator=plan.operator.coarser(max(1, finer)))
         return _on_lattice(plan, cast(float, plan.operator.unit), budget, scale)
-    std = whole_std(std, unit)
+    std = whole_std(std, unit) if budget is None else unit * math.ceil(std / unit)
     parameters = plan.parameters
     if budget is not None:
         parameters = {name: value for name, value in parameters.items() if name != "budget"} | {
