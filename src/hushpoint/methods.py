@@ -20,6 +20,7 @@ from hushpoint.operators.averaging import LocalSteps
 from hushpoint.operators.base import Operator
 from hushpoint.operators.consensus import AnchoredADMM, ConsensusADMM, StatelessProx, SummedADMM
 from hushpoint.operators.gradient import CoordinateGradient, Gradient
+from hushpoint.operators.lattice_gradient import GradientGrid, LatticeGradient
 from hushpoint.plan import METHODS, Plan, checked_relaxation
 from hushpoint.privacy.calibration import calibrated_std
 from hushpoint.privacy.guarantee import Budget
@@ -154,7 +155,7 @@ def _calibrated(plan: Plan, budget: Budget, scale: float) -> Plan:
 
 
 def _on_lattice(plan: Plan, unit: float, budget: Budget | None, scale: float) -> Plan:
-    """The plan with noise of a whole number of steps, at least what was asked for, on the finest lattice that has it."""
+    """The plan with noise of whole steps, at least what was asked for, on the finest lattice that has room for it."""
     std = plan.noise.std if budget is None else calibrated_std(plan, budget)
     if std > WIDEST * unit:
         finer = math.ceil(math.log2(std / unit)) - WIDEST.bit_length() + 1
@@ -178,6 +179,19 @@ def _chosen_lattice(method: str, asked: bool | None, obstacle: str) -> bool:
     return asked
 
 
+def _no_lattice(facts: Facts) -> str:
+    """Why messages made of gradients cannot be whole numbers, and what to do; empty if they can."""
+    if facts.row_norm is None:
+        return "row_norm is not declared. Declare it"
+    if facts.missing:
+        return facts.missing[0].rstrip(".")
+    if facts.loss.slope_code is None:
+        return f"the {facts.loss.name} loss is none that compiled code knows. Use one of hushpoint.losses"
+    if not facts.knows_rows:
+        return "the rows of each user are not known here. Declare them"
+    return ""
+
+
 def _plain(value: Any) -> Any:
     if isinstance(value, (np.ndarray, np.generic)):
         return value.tolist()
@@ -195,6 +209,7 @@ def dp_sgd(
     budget: Budget | None = None,
     sample_size: int | None = None,
     tail_average: float | None = None,
+    lattice: bool | None = None,
 ) -> _Parts:
     """Noisy proximal gradient descent, on all items or on a sample (DP-SGD).
 
@@ -214,13 +229,21 @@ def dp_sgd(
         Standard deviation of the noise on the mean gradient.
     tail_average : float, optional
         Return the mean model of this last fraction of the steps.
+    lattice : bool, optional
+        Sum whole numbers and draw noise exactly: the guarantee is then one for the program. Needs a declared
+        ``row_norm`` and a loss that compiled code knows; for who sees the final model only there is no smaller bound.
     """
     facts = problem.facts
     schedule = _sampled(facts.items, sample_size, sample_prob)
     sampled = _expected_sample(schedule)
     largest, ratio = _steps_as_relaxation(step_size, steps)
-    operator = Gradient(facts, largest, sampled)
-    return _Parts(operator, schedule, "sum", steps, ratio, tail_average, scale=sampled)
+    chosen = _chosen_lattice("dp_sgd", lattice, _no_lattice(facts))
+    if not chosen:
+        told = {"lattice": False}
+        return _Parts(Gradient(facts, largest, sampled), schedule, "sum", steps, ratio, tail_average, sampled, told)
+    operator = LatticeGradient(facts, largest, sampled, GradientGrid.of(facts))
+    scale = sampled / operator.counted
+    return _Parts(operator, schedule, "sum", steps, ratio, tail_average, scale, {"lattice": True})
 
 
 @_method
