@@ -130,7 +130,7 @@ def test_the_plans_that_ran_cost_what_is_claimed(monkeypatch):
         return run(plan, *arguments, **options)
 
     monkeypatch.setattr(hp.Plan, "run", recorded)
-    model = made(Logistic, 1.0).fit(*three_classes())
+    model = made(Logistic, 1.0, lattice=False).fit(*three_classes())
     (moments, length), descents = seen[:2], seen[2:]  # noise is on sums
     norm, constant = moments.facts.row_norm, moments.facts.row_norm / 4
     cost = sum(plan.steps * (2 * plan.facts.clip / plan.noise.std) ** 2 for plan in descents)
@@ -297,7 +297,8 @@ def test_a_user_counts_once_however_many_rows(kind):
     times = np.where(users % 3 == 0, 5, 1)
     once = made(kind).fit(X, y, groups=users)
     often = made(kind).fit(np.repeat(X, times, axis=0), np.repeat(y, times), groups=np.repeat(users, times))
-    np.testing.assert_allclose(often.coef_, once.coef_, rtol=1e-7, atol=1e-10)
+    # But for the shares of a user's rows, which are whole numbers of millionths.
+    np.testing.assert_allclose(often.coef_, once.coef_, rtol=1e-3, atol=1e-3 * np.abs(once.coef_).max())
     assert often.parameters_ == once.parameters_
 
 

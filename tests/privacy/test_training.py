@@ -10,6 +10,7 @@ import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -19,6 +20,7 @@ from numpy.typing import NDArray
 from scipy import special, stats
 
 import hushpoint as hp
+from hushpoint import noise as noise_room
 from hushpoint.estimators import base, training
 from hushpoint.estimators.metric import Metric, Moments
 from hushpoint.estimators.planner import Parameters, plan_parameters
@@ -26,6 +28,7 @@ from hushpoint.estimators.training import Answer
 from hushpoint.losses import ClassWeighted, Logistic, Loss
 from hushpoint.noise import Source
 from hushpoint.operators.gradient import Gradient
+from hushpoint.operators.lattice_gradient import LatticeGradient
 from hushpoint.operators.moments import MeanSquare, SecondMoments
 from hushpoint.plan import Plan
 from hushpoint.privacy import gdp_mu
@@ -106,7 +109,7 @@ def released_moments(problem: Problem, plan: Parameters, constant: float, seed: 
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(training, "choose_metric", choose)
-        links = training.chain(problem.facts, plan, fit_intercept=constant > 0)
+        links = training.chain(problem.facts, plan, fit_intercept=constant > 0, lattice=False)
         link = next(links)
         for place in range(2):
             noisy = replace(link.plan, noise=replace(link.plan.noise, std=noise * link.plan.noise.std))
@@ -217,10 +220,13 @@ class Spy:
 
 
 @contextmanager
-def spying(steps: int | None = None, noise: dict[str, float] | None = None) -> Iterator[Spy]:
-    """Watch fits. ``steps`` shortens them; ``noise`` plants a bug: factors on the noise of some operators."""
+def spying(steps: int | None = None, noise: dict[str, float] | None = None, lattice: bool = False) -> Iterator[Spy]:
+    """Watch fits, in real numbers or on the lattice.
+
+    ``steps`` shortens them; ``noise`` plants a bug: factors on the noise of some operators.
+    """
     spy = Spy()
-    choose, run, normals = training.choose_metric, Plan.run, Source.normals
+    choose, run, normals, whole = training.choose_metric, Plan.run, Source.normals, noise_room.rounded_normals
     planned, running = base.plan_parameters, [""]
 
     def watched_choice(moments: Moments, plan: Parameters) -> Metric:
@@ -229,9 +235,9 @@ def spying(steps: int | None = None, noise: dict[str, float] | None = None) -> I
         return spy.metrics[-1]
 
     def watched_run(plan: Plan, **options: Any) -> Any:
-        running[0] = plan.operator.name
+        running[0] = plan.operator.name.removesuffix(" on a lattice")
         result = run(plan, **{**options, "history": "models"})
-        if isinstance(plan.operator, Gradient):
+        if isinstance(plan.operator, (Gradient, LatticeGradient)):
             spy.descents.append(plan)
             spy.paths.append(np.vstack([np.zeros(len(result.model)), result.history["models"]]))
         return result
@@ -241,6 +247,15 @@ def spying(steps: int | None = None, noise: dict[str, float] | None = None) -> I
         spy.draws.append((running[0], scale))
         return (noise or {}).get(running[0], 1.0) * normals(source, role, items, step, size, scale)
 
+    def watched_whole(source: Source, role: str, items: Any, step: int, size: int, scale: int) -> Any:
+        assert role == "sum"
+        spy.draws.append((running[0], scale))
+        drawn = (noise or {}).get(running[0], 1.0) * whole(source, role, items, step, size, scale)
+        return np.rint(drawn).astype(np.int64)
+
+    def train(*arguments: Any, **options: Any) -> Any:
+        return training.train(*arguments, **{**options, "lattice": lattice})
+
     def short_plan(*arguments: Any, **options: Any) -> Parameters:
         plan = planned(*arguments, **options)
         return plan if steps is None else replace(plan, steps=steps)
@@ -249,7 +264,9 @@ def spying(steps: int | None = None, noise: dict[str, float] | None = None) -> I
         patch.setattr(training, "choose_metric", watched_choice)
         patch.setattr(Plan, "run", watched_run)
         patch.setattr(Source, "normals", watched_normals)
+        patch.setattr(noise_room, "rounded_normals", watched_whole)
         patch.setattr(base, "plan_parameters", short_plan)
+        patch.setattr(base, "train", train)
         yield spy
 
 
@@ -263,7 +280,8 @@ def descent_on(problem: Problem, intercept: bool, diagonal: bool, adjacency: Adj
     with spying() as spy, pytest.MonkeyPatch.context() as patch:
         choose = training.choose_metric
         patch.setattr(training, "choose_metric", lambda moments, plan: choose(fixed, plan))
-        training.train(problem, [problem.rows.targets], plan, delta=1e-6, fit_intercept=intercept, seed=0)
+        targets = [problem.rows.targets]
+        training.train(problem, targets, plan, delta=1e-6, fit_intercept=intercept, seed=0, lattice=False)
     return spy.descents[0]
 
 
@@ -283,8 +301,9 @@ def total(descent: Plan, point: Array, without: int | None = None) -> Array:
     counted = np.ones(descent.operator.blocks)
     if without is not None:
         counted[without] = 0.0
-    blocks = np.zeros((descent.operator.blocks, 0))
-    return descent.operator.move(rows_of(descent), slice(None), blocks, point, 1.0, None, counted)[1]
+    operator, blocks = descent.operator, np.zeros((descent.operator.blocks, 0))
+    found = operator.move(operator.prepare(rows_of(descent)), slice(None), blocks, point, 1.0, None, counted)[1]
+    return found if operator.unit is None else operator.cut(found) * operator.unit
 
 
 LOSSES: dict[str, Loss | str] = {
@@ -598,7 +617,9 @@ FLIPPED: Pair = ((np.array([NORM, 0.0]), 0.0), (np.array([NORM, 0.0]), 1.0))  # 
 TURNED: Pair = ((np.array([NORM, 0.0]), 0.0), (np.array([0.0, NORM]), 0.0))  # the moments as far apart as can be
 
 
-def audit_fit(estimator: Any, pair: Pair, labels: Array, runs: int, steps: int = 2, **bugs: Any) -> tuple[float, float]:
+def audit_fit(
+    estimator: Any, pair: Pair, labels: Array, runs: int, steps: int = 2, **spied: Any
+) -> tuple[float, float]:
     """Lower bound on the true mu, and the budget's mu, from tests that see every release.
 
     The scores are the likelihood ratios of the two worlds given the noisy moments, and given moments and gradients: no
@@ -607,7 +628,7 @@ def audit_fit(estimator: Any, pair: Pair, labels: Array, runs: int, steps: int =
     worlds = [(np.vstack([CROWD, row]), np.append(labels, label)) for row, label in pair]
     problems = [Problem(X, np.ones(len(X)), row_norm=NORM) for X, _ in worlds]
     scores: list[list[Array]] = [[], []]
-    with spying(steps, **bugs) as spy:
+    with spying(steps, **spied) as spy:
         for side, (X, y) in enumerate(worlds):
             for run in range(runs):
                 spy.forget()
@@ -632,11 +653,14 @@ def likelihood_ratios(spy: Spy, exact: list[Moments], worlds: list[tuple[Array, 
     early = float(((spy.moments[0].matrix - middle) * moved).sum()) / exact[0].noise_std ** 2
     late = 0.0
     for index, (descent, path) in enumerate(zip(spy.descents, spy.paths, strict=True)):
-        gradients = [last_gradient(descent, X[-1], target_of(estimator, y, index), path[:-1]) for X, y in worlds]
+        metric, constant = spy.metrics[0], estimator.parameters_.constant * NORM * estimator.fit_intercept
+        look = partial(last_gradient, descent, metric, constant, points=path[:-1])
+        gradients = [look(X[-1], target_of(estimator, y, index)) for X, y in worlds]
         moved = gradients[1] - gradients[0]
         # The sum of all others' gradients is the same in both worlds; what stands out is the last item's.
         rows = rows_of(descent)
-        own = last_gradient(descent, rows.store.store[-1], rows.targets[-1], path[:-1])
+        store = rows.store.store if isinstance(rows.store, Mapped) else rows.store
+        own = look(store[-1], rows.targets[-1])
         seen = step_noise(descent, path) + own - (gradients[0] + gradients[1]) / 2
         late += float((seen * moved).sum()) / descent.noise.std**2
     return np.array([early, early + late])
@@ -651,10 +675,9 @@ def target_of(estimator: Any, y: Array, index: int) -> float:
     return 1.0 if y[-1] == ones[index] else -1.0
 
 
-def last_gradient(descent: Plan, row: Array, target: float, points: Array) -> Array:
+def last_gradient(descent: Plan, metric: Metric, constant: float, row: Array, target: float, points: Array) -> Array:
     """The clipped gradient of one row at every point, written down independently."""
-    mapped = rows_of(descent).features
-    image = mapped.metric.apply(np.append(row, mapped.constant) if mapped.constant else row)
+    image = metric.apply(np.append(row, constant) if constant else row)
     limit = clip_of(descent) / np.linalg.norm(image)
     slopes = rows_of(descent).loss.derivative(points @ image, np.full(len(points), target)).clip(-limit, limit)
     return np.outer(slopes, image)
@@ -665,16 +688,21 @@ TWO = (np.arange(24) % 2).astype(float)
 DECLARED = {"epsilon": EPSILON, "delta": DELTA, "row_norm": NORM}
 
 
+LATTICE = pytest.mark.parametrize("lattice", [False, True], ids=["real numbers", "lattice"])
+
+
+@LATTICE
 @pytest.mark.parametrize("pair", [FLIPPED, TURNED], ids=["label flipped", "row turned"])
-def test_logistic_regression_keeps_its_promise(pair: Pair) -> None:
-    found, budget = audit_fit(hp.PrivateLogisticRegression(**DECLARED), pair, TWO, 120)
+def test_logistic_regression_keeps_its_promise(pair: Pair, lattice: bool) -> None:
+    found, budget = audit_fit(hp.PrivateLogisticRegression(**DECLARED), pair, TWO, 120, lattice=lattice)
     assert found <= budget
 
 
-def test_linear_regression_keeps_its_promise() -> None:
+@LATTICE
+def test_linear_regression_keeps_its_promise(lattice: bool) -> None:
     (first, _), (second, _) = FLIPPED
     regressor = hp.PrivateLinearRegression(**DECLARED, target_range=(-1.0, 1.0))
-    found, budget = audit_fit(regressor, ((first, -1.0), (second, 1.0)), TWO - 0.5, 120)
+    found, budget = audit_fit(regressor, ((first, -1.0), (second, 1.0)), TWO - 0.5, 120, lattice=lattice)
     assert found <= budget
 
 
@@ -687,8 +715,9 @@ def test_linear_regression_keeps_its_promise() -> None:
     ],
     ids=["logistic, a quarter of the noise on gradients", "linear, the same", "moments without noise"],
 )
-def test_the_audit_catches_missing_noise(estimator: Any, pair: Pair, noise: dict[str, float]) -> None:
-    found, budget = audit_fit(estimator, pair, TWO, 100, noise=noise)
+@LATTICE
+def test_the_audit_catches_missing_noise(estimator: Any, pair: Pair, noise: dict[str, float], lattice: bool) -> None:
+    found, budget = audit_fit(estimator, pair, TWO, 100, noise=noise, lattice=lattice)
     assert found > budget
 
 
