@@ -20,6 +20,7 @@ from hushpoint.operators.averaging import LocalSteps
 from hushpoint.operators.base import Operator
 from hushpoint.operators.consensus import AnchoredADMM, ConsensusADMM, StatelessProx, SummedADMM
 from hushpoint.operators.gradient import CoordinateGradient, Gradient
+from hushpoint.operators.lattice_coordinate import LatticeCoordinateGradient, lattice_obstacle
 from hushpoint.plan import METHODS, Plan, checked_relaxation
 from hushpoint.privacy.calibration import calibrated_std
 from hushpoint.privacy.guarantee import Budget
@@ -90,8 +91,8 @@ def _method(make: Callable[Arguments, _Parts]) -> Callable[Arguments, Plan]:
         parts = make(*args, **kwargs)
         noise_std, budget = _checked_level(given["noise_std"], given["budget"])
         parameters = {
-            name: _plain(parts.told.get(name, value))
-            for name, value in given.items()
+            name: _plain(value)
+            for name, value in {**given, **parts.told}.items()
             if name != "problem" and value is not None
         }
         plan = Plan(
@@ -232,6 +233,7 @@ def dp_cd(
     noise_std: float | None = None,
     budget: Budget | None = None,
     tail_average: float | None = None,
+    lattice: bool | None = None,
 ) -> _Parts:
     """Noisy proximal coordinate descent (DP-CD): one uniformly drawn coordinate a step.
 
@@ -243,6 +245,10 @@ def dp_cd(
         Standard deviation of the noise on that coordinate of the mean gradient.
     tail_average : float, optional
         Return the mean model of this last fraction of the steps.
+    lattice : bool, optional
+        Whether messages are whole numbers, summed exactly, with exactly drawn noise: then the guarantee is about the
+        program and not about real numbers (docs/privacy.md, section 11). Needs ``row_norm``, a gradient bound and a
+        loss of this package.
     """
     facts = problem.facts
     if step_size is None:
@@ -253,8 +259,13 @@ def dp_cd(
             )
         step_size = 1 / facts.smoothness
     largest, ratio = _steps_as_relaxation(step_size, steps)
-    operator = CoordinateGradient(facts, largest)
-    return _Parts(operator, OneBlock(facts.width), "sum", steps, ratio, tail_average, scale=facts.items)
+    chosen = _chosen_lattice("dp_cd", lattice, lattice_obstacle(facts))
+    told, schedule = {"lattice": chosen}, OneBlock(facts.width)
+    if not chosen:
+        plain = CoordinateGradient(facts, largest)
+        return _Parts(plain, schedule, "sum", steps, ratio, tail_average, scale=facts.items, told=told)
+    operator = LatticeCoordinateGradient(facts, largest)
+    return _Parts(operator, schedule, "sum", steps, ratio, tail_average, scale=operator.counted, told=told)
 
 
 @_method

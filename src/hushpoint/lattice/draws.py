@@ -52,6 +52,22 @@ def rounded_normals(source: Source, role: str, items: Items, step: int, size: in
     return _drawn(source, f"{role}, rounded normals", items, step, size, plain, compiled)
 
 
+def rounded_normals_of_steps(source: Source, role: str, item: int, first: int, count: int, scale: int) -> Whole:
+    """The first draw of ``rint(scale Z)`` of each of ``count`` steps: what ``rounded_normals`` gives, step by step."""
+    global _drawn_in_python
+    word(first + count)
+    if _drawn_in_python + count <= FEW:
+        drawn = [rounded_normals(source, role, (item,), first + k, 1, scale)[0, 0] for k in range(count)]
+        return np.array(drawn, dtype=np.int64)
+    from hushpoint.lattice.compiled.normal import fill_rounded_normals_of_steps
+
+    scale = require_count("scale", scale, least=1, most=normal.WIDEST)
+    out = np.empty(count, dtype=np.int64)
+    address = source.secure, source.key, role_word(f"{role}, rounded normals"), word(item), first
+    fill_rounded_normals_of_steps(*address, WORDS, np.uint64(scale), out)
+    return out
+
+
 def discrete_gaussians(
     source: Source, role: str, items: Items, step: int, size: int, numerator: int, denominator: int = 1
 ) -> Whole:
