@@ -236,7 +236,7 @@ def settle(
     The loop, a server, replicas of a run (one row each) and the exact oracle all end a step with this, each with noise
     of its own.
     """
-    on_sum = drawn("sum", operator.message_size)
+    on_sum, total = drawn("sum", operator.message_size), operator.cut(total)
     shared = operator.combine(shared, total if on_sum is None else total + on_sum, chosen, relaxation)
     fresh = drawn("release", shared.shape[-1])
     return shared, shared if fresh is None else shared + fresh

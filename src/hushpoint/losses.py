@@ -51,7 +51,7 @@ class Loss(Named):
     The defaults of the constants (infinity, infinity, 0) promise nothing and are always true.
     """
 
-    _exact = ("code", "is_quadratic", "logistic_weights")
+    _exact = ("code", "slope_code", "is_quadratic", "logistic_weights")
     _code = ("prox", "inverse_derivative", "_slopes")  # forms of one derivative
 
     @property
@@ -78,6 +78,11 @@ class Loss(Named):
     def code(self) -> LossCode | None:
         """The loss for compiled code; None: only NumPy knows it."""
         return None
+
+    @property
+    def slope_code(self) -> tuple[LossCode, tuple[float, float]] | None:
+        """A code whose slopes are its own, times a weight of the negative and one of the positive class."""
+        return None if self.code is None else (self.code, (1.0, 1.0))
 
     @property
     def is_quadratic(self) -> bool:
@@ -483,6 +488,14 @@ class ClassWeighted(Loss):
     def logistic_weights(self) -> dict[float, float] | None:
         inner = self.base.logistic_weights
         return None if inner is None else {-1.0: self.negative * inner[-1.0], 1.0: self.positive * inner[1.0]}
+
+    @property
+    def slope_code(self) -> tuple[LossCode, tuple[float, float]] | None:
+        inner = self.base.slope_code
+        if inner is None:
+            return None
+        code, (negative, positive) = inner
+        return code, (self.negative * negative, self.positive * positive)
 
     def value(self, t: Array, b: Array) -> Array:
         return self._weights(b) * self.base.value(t, b)

@@ -20,7 +20,8 @@ from hushpoint.operators.averaging import LocalSteps
 from hushpoint.operators.base import Operator
 from hushpoint.operators.consensus import AnchoredADMM, ConsensusADMM, StatelessProx, SummedADMM
 from hushpoint.operators.gradient import CoordinateGradient, Gradient
-from hushpoint.operators.lattice_coordinate import LatticeCoordinateGradient, lattice_obstacle
+from hushpoint.operators.lattice_coordinate import LatticeCoordinateGradient
+from hushpoint.operators.lattice_gradient import GradientGrid, LatticeGradient
 from hushpoint.plan import METHODS, Plan, checked_relaxation
 from hushpoint.privacy.calibration import calibrated_std
 from hushpoint.privacy.guarantee import Budget
@@ -155,7 +156,7 @@ def _calibrated(plan: Plan, budget: Budget, scale: float) -> Plan:
 
 
 def _on_lattice(plan: Plan, unit: float, budget: Budget | None, scale: float) -> Plan:
-    """The plan with noise of a whole number of steps, at least what was asked for, on the finest lattice that has it."""
+    """The plan with noise of whole steps, at least what was asked for, on the finest lattice that has room for it."""
     std = plan.noise.std if budget is None else calibrated_std(plan, budget)
     if std > WIDEST * unit:
         finer = math.ceil(math.log2(std / unit)) - WIDEST.bit_length() + 1
@@ -179,6 +180,19 @@ def _chosen_lattice(method: str, asked: bool | None, obstacle: str) -> bool:
     return asked
 
 
+def _no_lattice(facts: Facts, rows_known: bool = True) -> str:
+    """Why messages made of gradients cannot be whole numbers, and what to do; empty if they can."""
+    if facts.row_norm is None:
+        return "row_norm is not declared. Declare it"
+    if facts.missing:
+        return facts.missing[0].rstrip(".")
+    if facts.loss.slope_code is None:
+        return f"the {facts.loss.name} loss is none that compiled code knows. Use one of hushpoint.losses"
+    if rows_known and not facts.knows_rows:
+        return "the rows of each user are not known here. Declare them"
+    return ""
+
+
 def _plain(value: Any) -> Any:
     if isinstance(value, (np.ndarray, np.generic)):
         return value.tolist()
@@ -196,6 +210,7 @@ def dp_sgd(
     budget: Budget | None = None,
     sample_size: int | None = None,
     tail_average: float | None = None,
+    lattice: bool | None = None,
 ) -> _Parts:
     """Noisy proximal gradient descent, on all items or on a sample (DP-SGD).
 
@@ -215,13 +230,21 @@ def dp_sgd(
         Standard deviation of the noise on the mean gradient.
     tail_average : float, optional
         Return the mean model of this last fraction of the steps.
+    lattice : bool, optional
+        Sum whole numbers and draw noise exactly: the guarantee is then one for the program. Needs a declared
+        ``row_norm`` and a loss that compiled code knows; for who sees the final model only there is no smaller bound.
     """
     facts = problem.facts
     schedule = _sampled(facts.items, sample_size, sample_prob)
     sampled = _expected_sample(schedule)
     largest, ratio = _steps_as_relaxation(step_size, steps)
-    operator = Gradient(facts, largest, sampled)
-    return _Parts(operator, schedule, "sum", steps, ratio, tail_average, scale=sampled)
+    chosen = _chosen_lattice("dp_sgd", lattice, _no_lattice(facts))
+    if not chosen:
+        told = {"lattice": False}
+        return _Parts(Gradient(facts, largest, sampled), schedule, "sum", steps, ratio, tail_average, sampled, told)
+    operator = LatticeGradient(facts, largest, sampled, GradientGrid.of(facts))
+    scale = sampled / operator.counted
+    return _Parts(operator, schedule, "sum", steps, ratio, tail_average, scale, {"lattice": True})
 
 
 @_method
@@ -246,9 +269,8 @@ def dp_cd(
     tail_average : float, optional
         Return the mean model of this last fraction of the steps.
     lattice : bool, optional
-        Whether messages are whole numbers, summed exactly, with exactly drawn noise: then the guarantee is about the
-        program and not about real numbers (docs/privacy.md, section 11). Needs ``row_norm``, a gradient bound and a
-        loss of this package.
+        Sum whole numbers and draw noise exactly: the guarantee is then one for the program. Needs a declared
+        ``row_norm`` and a loss that compiled code knows.
     """
     facts = problem.facts
     if step_size is None:
@@ -259,13 +281,13 @@ def dp_cd(
             )
         step_size = 1 / facts.smoothness
     largest, ratio = _steps_as_relaxation(step_size, steps)
-    chosen = _chosen_lattice("dp_cd", lattice, lattice_obstacle(facts))
-    told, schedule = {"lattice": chosen}, OneBlock(facts.width)
+    schedule = OneBlock(facts.width)
+    chosen = _chosen_lattice("dp_cd", lattice, _no_lattice(facts, rows_known=False))
     if not chosen:
-        plain = CoordinateGradient(facts, largest)
-        return _Parts(plain, schedule, "sum", steps, ratio, tail_average, scale=facts.items, told=told)
-    operator = LatticeCoordinateGradient(facts, largest)
-    return _Parts(operator, schedule, "sum", steps, ratio, tail_average, scale=operator.counted, told=told)
+        told, plain = {"lattice": False}, CoordinateGradient(facts, largest)
+        return _Parts(plain, schedule, "sum", steps, ratio, tail_average, facts.items, told)
+    operator = LatticeCoordinateGradient(facts, largest, GradientGrid.of(facts))
+    return _Parts(operator, schedule, "sum", steps, ratio, tail_average, operator.counted, {"lattice": True})
 
 
 @_method

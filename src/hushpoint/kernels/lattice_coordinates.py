@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
-from hushpoint._codes import LossCode, PenaltyCode
+from hushpoint._codes import LOGISTIC, RAMP, SQUARED, LossCode, PenaltyCode
 from hushpoint._compiled import inner, inner_sum, loop
 from hushpoint._fixed import slope
 from hushpoint._keyed import first_uniforms, scratch
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from hushpoint.plan import Plan
 
 _EIGHT = 8  # addresses that start together
-_BLOCK = 1 << 10  # rows whose messages are summed in double precision: each below 2^39, so the sum is below 2^49
+_BLOCK = 1 << 8  # rows whose messages are summed in double precision: each below 2^45, so the sum is below 2^53
 # A whole number v counts as ceil(|v|/16)^2: where the sum of these is at most 2^58, the vector is at most 2^33 long.
 _FARTHEST = float(1 << 33)
 _MOST = 1 << 58
@@ -97,83 +97,84 @@ def whole_margins(columns, grid, margins):
 
 
 @inner
-def _whole_slope(loss, margin, target, pull, limit):
-    """The slope of a row as a whole number of at most ``limit``, which is one."""
-    value = slope(loss, margin, target) * pull
-    if not abs(value) <= limit:
-        value = math.copysign(limit, value) if value == value else 0.0
-    return np.rint(value)
+def _cut(value, limit):
+    """A number as a whole one of at most ``limit``, which is whole; 0 for nan."""
+    found = value if value == value else 0.0
+    return np.rint(min(max(found, -limit), limit))
 
 
 @inner
-def _slopes(columns, people, loss, tau, first, start, count, margins, out):
-    """Whole slopes of the rows of some entries of a column."""
-    targets, pulls, limits = people[0], people[1], people[2]
-    if columns[3]:
+def _whole_slopes(rows, loss, count, values):
+    """Whole slopes of some rows, in place of their margins; ``rows`` holds targets, shares and limits."""
+    targets, shares, limits = rows
+    kind, width, lowest, _ = loss
+    # The same loop four times: where the kind of loss is settled beforehand, compiled code takes several rows at a time.
+    if kind == LOGISTIC:
         for k in range(count):
-            i = start - first + k
-            out[k] = _whole_slope(loss, margins[i] * tau, targets[i], pulls[i], limits[i])
+            values[k] = slope(loss, values[k], targets[k])
+    elif kind == SQUARED:
+        for k in range(count):
+            values[k] = slope(loss, values[k], targets[k])
+    elif kind == RAMP and width > 0 and not math.isnan(lowest):
+        for k in range(count):
+            values[k] = slope(loss, values[k], targets[k])
     else:
         for k in range(count):
-            i = columns[1][start + k]
-            out[k] = _whole_slope(loss, margins[i] * tau, targets[i], pulls[i], limits[i])
+            values[k] = slope(loss, values[k], targets[k])
+    for k in range(count):
+        values[k] = _cut(values[k] * shares[k], limits[k])
 
 
 @inner_sum
-def _products(slopes, entries, start, count):
+def _products(slopes, entries, count):
     """A sum of whole numbers, exact in any order: see ``_BLOCK``."""
     total = 0.0
     for k in range(count):
-        total += slopes[k] * np.float64(entries[start + k])
+        total += slopes[k] * np.float64(entries[k])
     return total
 
 
 @inner
-def _mean(own, share, bound):
-    """The message of a user: the mean over its rows, rounded, and within the bound whatever was rounded."""
-    return min(max(np.int64(np.rint(np.float64(own) * share)), -bound), bound)
-
-
-@inner
-def _column_sum(columns, people, loss, tau, column, margins, slopes):
+def _column_sum(columns, rows, loss, tau, column, margins, room):
     """The sum of the messages of all items about one coordinate."""
     entries, places, starts, dense = columns
-    owners, shares, bound = people[3], people[4], people[5]
+    targets, shares, limits = rows
     first, last = starts[column], starts[column + 1]
-    total, own, owner = np.int64(0), np.int64(0), np.int64(-1)
+    slopes, gathered = room[0], (room[1], room[2], room[3])
+    total = np.int64(0)
     for start in range(first, last, _BLOCK):
         count = min(_BLOCK, last - start)
-        _slopes(columns, people, loss, tau, first, start, count, margins, slopes)
-        if owners.size == 0:
-            total += np.int64(_products(slopes, entries, start, count))
-            continue
-        for k in range(count):
-            i = start - first + k if dense else places[start + k]
-            if owners[i] != owner:
-                if owner >= 0:
-                    total += _mean(own, shares[owner], bound)
-                own, owner = np.int64(0), owners[i]
-            own += np.int64(slopes[k] * np.float64(entries[start + k]))
-    if owner >= 0:
-        total += _mean(own, shares[owner], bound)
+        if dense:
+            at, to = start - first, start - first + count
+            near = margins[at:to]
+            for k in range(count):
+                slopes[k] = near[k] * tau
+            _whole_slopes((targets[at:to], shares[at:to], limits[at:to]), loss, count, slopes)
+        else:
+            for k in range(count):
+                i = places[start + k]
+                slopes[k] = margins[i] * tau
+                gathered[0][k], gathered[1][k], gathered[2][k] = targets[i], shares[i], limits[i]
+            _whole_slopes(gathered, loss, count, slopes)
+        total += np.int64(_products(slopes, entries[start : start + count], count))
     return total
 
 
 @loop
-def column_sums(columns, people, loss, tau, chosen, margins, out):
+def column_sums(columns, rows, loss, tau, chosen, margins, out):
     """Fill in the sums of the messages about some coordinates."""
-    slopes = np.empty(_BLOCK)
+    room = np.empty((4, _BLOCK))
     for k in range(chosen.size):
-        out[k] = _column_sum(columns, people, loss, tau, chosen[k], margins, slopes)
+        out[k] = _column_sum(columns, rows, loss, tau, chosen[k], margins, room)
 
 
 @loop
 def _coordinates(keys, first, step_sizes, kicks, data, method, participations, margins, shared):
     """Many steps; returns the last coordinate."""
     secure, key, role = keys
-    columns, people = data
-    loss, (l1, l2, skip_last), unit, counted, row_exponent, lowest, kind = method
-    room, slopes, coins = scratch(key), np.empty(_BLOCK), np.empty(_EIGHT)
+    columns, rows = data
+    loss, (l1, l2, skip_last), unit, shift, counted, row_exponent, lowest, kind = method
+    words, room, coins = scratch(key), np.empty((4, _BLOCK)), np.empty(_EIGHT)
     steps, nobody = np.empty(_EIGHT, dtype=np.int64), np.zeros(_EIGHT, dtype=np.int64)
     model, exponent = shared[:-1], np.int64(shared[-1])
     penalised = model.size - 1 if skip_last else model.size
@@ -186,11 +187,11 @@ def _coordinates(keys, first, step_sizes, kicks, data, method, participations, m
         for k in range(count):
             steps[k] = first + start + k
         if kind != CYCLIC:
-            first_uniforms(secure, role, nobody[:count], steps, coins[:count], room)
+            first_uniforms(secure, role, nobody[:count], steps, coins[:count], words)
         for k in range(count):
             column = steps[k] % model.size if kind == CYCLIC else np.int64(coins[k] * model.size)
             step = step_sizes[start + k]
-            total = _column_sum(columns, people, loss, tau, column, margins, slopes) + kicks[start + k]
+            total = (_column_sum(columns, rows, loss, tau, column, margins, room) >> shift) + kicks[start + k]
             value = model[column] - step * (np.float64(total) * unit) / counted
             if column < penalised:
                 value = (value - min(max(value, -(l1 * step)), l1 * step)) / (1.0 + l2 * step)
@@ -241,7 +242,7 @@ class LatticeCoordinates:
         if plan.noise.std:
             kicks = rounded_normals_of_steps(source, "sum", 0, first, count, plan.noise.scale)
         keys = source.secure, source.key, role_word("schedule")
-        lattice = operator.unit, operator.counted, operator.row_exponent, operator.coarsest
+        lattice = operator.unit, operator.shift, operator.counted, operator.grid.rows.exponent, operator.coarsest
         method = self.loss, self.penalty, *lattice, self.schedule[0]
         shared, margins = state.shared.copy(), state.blocks[:, 0]
         state.position = _coordinates(keys, first, steps, kicks, data, method, state.participations, margins, shared)

@@ -58,6 +58,10 @@ class Operator(ABC):
         """All that the operator is made of; how many blocks it moves at a time is not part of it."""
         return {name: value for name, value in held(self).items() if name != "chunk"}
 
+    def cut(self, total: NDArray[Any]) -> NDArray[Any]:
+        """What the noise is added to: the sum of the messages, or on a lattice what is left of it on a coarser one."""
+        return total
+
     def nothing(self) -> NDArray[Any]:
         """The sum of no messages."""
         return np.zeros(self.message_size, dtype=np.float64 if self.unit is None else np.int64)

@@ -14,6 +14,8 @@ from hushpoint.rows.store import Store
 class ArrayRows(Store):
     """The rows of an array, which is kept and not copied."""
 
+    in_memory = True
+
     def __init__(self, array: Array) -> None:
         self.array = np.asarray(array, dtype=np.float64)
 

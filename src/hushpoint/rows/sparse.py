@@ -18,6 +18,7 @@ class SparseRows(Store):
     """The rows of a CSR matrix of double precision; ``by_columns`` gives those of a CSC matrix."""
 
     sparse = True
+    in_memory = True
 
     def __init__(self, matrix: Any) -> None:
         if matrix.format != "csr" or not matrix.has_canonical_format:  # products and compiled code rest on both

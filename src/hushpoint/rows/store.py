@@ -43,6 +43,7 @@ class Store(ABC):
     """
 
     sparse: bool = False  # zeros are not stored: an array of the rows would be many times as large
+    in_memory: bool = False  # a copy of the rows may be kept beside them
     whole: bool = False  # a product has a cost of its own, whatever the number of rows: take all of them at once
 
     def __init_subclass__(cls) -> None:

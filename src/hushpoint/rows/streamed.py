@@ -20,6 +20,10 @@ class StreamedRows(Store):
         self.factors = np.ones(len(table)) if factors is None else factors
 
     @property
+    def in_memory(self) -> bool:  # type: ignore[override]
+        return not is_on_disk(self.table)
+
+    @property
     def shape(self) -> tuple[int, int]:
         return self.table.shape[0], self.table.shape[1]
 
