@@ -12,14 +12,16 @@ import math
 from typing import Any
 
 import numpy as np
+from llvmlite import ir
+from numba import types
+from numba.extending import intrinsic
 
 from hushpoint._codes import RAMP, SQUARED
 from hushpoint._compiled import inner, loop
 from hushpoint._types import Array
 
+_intrinsic: Any = intrinsic  # its types count the typing context as an argument
 _LANES = 8
-_HALVINGS = 128  # exp(-x) is 0 from 2^-128 on
-_POWERS = 0.5 ** np.arange(_HALVINGS)
 _TERMS = tuple(1.0 / math.factorial(k) for k in range(12, -1, -1))
 _LOG2_HIGH = 0.693147180369123816490  # of ln 2: 33 bits, so that a small multiple of it is exact
 _LOG2_LOW = 1.90821492927058770002e-10
@@ -116,17 +118,35 @@ def product(matrix: Array, vector: Array) -> Array:
     return out
 
 
+@_intrinsic
+def _with_bits(typing_context, bits):
+    """The number that has these 64 bits."""
+
+    def generate(context, builder, signature, arguments):
+        return builder.bitcast(arguments[0], ir.DoubleType())
+
+    return types.float64(types.int64), generate
+
+
 @inner
 def exp_minus(x):
-    """``exp(-x)`` for x of 0 or more, to a few units in the last place."""
-    if not x < 88.0:
-        return 0.0
-    whole = math.floor(x * 1.4426950408889634 + 0.5)
-    rest = (whole * _LOG2_HIGH - x) + whole * _LOG2_LOW
-    total = _TERMS[0]
-    for k in range(1, 13):
-        total = total * rest + _TERMS[k]
-    return total * _POWERS[np.int64(whole)]
+    """``exp(-x)`` for x of 0 or more, to a few units in the last place; beyond 600 that of 600."""
+    bounded = min(x, 600.0)
+    whole = math.floor(bounded * 1.4426950408889634 + 0.5)
+    rest = (whole * _LOG2_HIGH - bounded) + whole * _LOG2_LOW
+    total = _TERMS[0] * rest + _TERMS[1]
+    total = total * rest + _TERMS[2]
+    total = total * rest + _TERMS[3]
+    total = total * rest + _TERMS[4]
+    total = total * rest + _TERMS[5]
+    total = total * rest + _TERMS[6]
+    total = total * rest + _TERMS[7]
+    total = total * rest + _TERMS[8]
+    total = total * rest + _TERMS[9]
+    total = total * rest + _TERMS[10]
+    total = total * rest + _TERMS[11]
+    total = total * rest + _TERMS[12]
+    return total * _with_bits((1023 - np.int64(whole)) << 52)  # the last factor is 2^-whole
 
 
 @inner
@@ -142,5 +162,11 @@ def slope(loss, t, b):
         if width > 0:
             return min(max(gap / width, lowest), highest)
         return highest if gap > 0 else (lowest if gap < 0 else 0.0)
+    return logistic_slope(t, b)
+
+
+@inner
+def logistic_slope(t, b):
+    """Derivative of ``log(1 + exp(-b t))`` in t."""
     part = exp_minus(abs(t))
-    return -b * (part / (1.0 + part) if b * t > 0 else 1.0 / (1.0 + part))
+    return -b * ((part if b * t > 0 else 1.0) / (1.0 + part))

@@ -10,23 +10,25 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from hushpoint._codes import LossCode
-from hushpoint._compiled import loop
-from hushpoint._fixed import slope
+from hushpoint._codes import LOGISTIC, LossCode
+from hushpoint._compiled import inner, loop
+from hushpoint._fixed import logistic_slope, slope
 from hushpoint._threads import share
 from hushpoint._types import Array
-from hushpoint.kernels.table import TILE, tile_add, tile_dots
+from hushpoint.kernels.table import block_add, block_dots
 from hushpoint.rows import Store
 
 POINT_BITS = 33  # with rows of 19 bits every partial sum of an inner product is at most 2^52
 _EXACT = 1 << 53
 _NUMBERS = 1 << 17  # in the rows of one group
 _GROUPS = 64  # at most
+_BLOCK = 64  # rows that are multiplied, and then added, while they are close by
 _WORTH_SHARING = 1 << 17  # numbers in the features from which on threads pay
 
 
@@ -34,7 +36,7 @@ _WORTH_SHARING = 1 << 17  # numbers in the features from which on threads pay
 class Slopes:
     """The slopes of rows at a point, as whole numbers: ``trunc(weight phi'(t) share)``, none beyond its limit.
 
-    ``most`` bounds every entry of ``slope * row``.
+    ``most`` bounds every entry of ``slope * row``. ``shares`` has a number for every row, or one for all.
     """
 
     loss: LossCode
@@ -44,14 +46,19 @@ class Slopes:
     shares: Array
     most: int
 
+    def of(self, place: slice) -> tuple[Array, Array, Array]:
+        """Targets, limits and shares of some rows."""
+        if place.stop - place.start == len(self.targets):
+            return self.targets, self.limits, self.shares
+        return self.targets[place], self.limits[place], self.shares if len(self.shares) == 1 else self.shares[place]
+
 
 def rounded(point: Array) -> tuple[Array, int]:
     """A point as whole numbers of at most 33 bits in all, and the power of two that they are to be divided by.
 
     Promises: their Euclidean length is at most 2^33. What is not finite becomes 0: the point is public.
     """
-    with np.errstate(over="ignore", invalid="ignore"):
-        length = float(np.sqrt(np.square(point).sum()))
+    length = math.sqrt(point @ point)
     if not 0 < length < math.inf:
         largest = float(np.abs(point).max(initial=0.0))
         length = largest * math.sqrt(len(point)) if largest < 1e300 else math.inf
@@ -67,25 +74,23 @@ def gradient(store: Store, slopes: Slopes, constant: int, point: Array, exponent
     whole, power = rounded(point)
     width = store.width
     last = float(whole[width]) if constant else 0.0
-    setting = float(constant), last, math.ldexp(1.0, -(power + exponent)), max(TILE, _EXACT // slopes.most)
-    total = np.zeros(width + bool(constant), dtype=np.int64)
+    setting = float(constant), last, math.ldexp(1.0, -(power + exponent)), _EXACT // slopes.most
+    if setting[3] < _BLOCK:
+        raise ValueError(f"messages of up to {slopes.most} cannot be added exactly. Use a coarser grid.")
+    least, worth = max(_BLOCK, store.rows_of(_NUMBERS)), store.stored >= _WORTH_SHARING
+    found = np.zeros(width + 1, dtype=np.int64)
     for place, table in _tables(store):
-        arrays = slopes.targets[place], slopes.limits[place], slopes.shares[place]
+        arrays = slopes.of(place)
         count = len(arrays[0])
-        size = max(TILE, store.rows_of(_NUMBERS), -(-count // _GROUPS))
+        size = max(least, -(-count // _GROUPS))
         totals = np.zeros((-(-count // size), width + 1), dtype=np.int64)
-
-        def sums(
-            start: int, stop: int, table: Any = table, arrays: Any = arrays, size: int = size, totals: Any = totals
-        ) -> None:
-            _sums(table, arrays, (slopes.loss, slopes.weights), setting, whole[:width], size, totals, start, stop)
-
-        share(sums, len(totals), worth=store.stored >= _WORTH_SHARING)
-        found = totals.sum(axis=0)
-        total[:width] += found[:width]
-        if constant:
-            total[width] += constant * found[width]
-    return total
+        losses = slopes.loss, slopes.weights
+        share(partial(_sums, table, arrays, losses, setting, whole[:width], size, totals), len(totals), worth)
+        found += totals.sum(axis=0)
+    if not constant:
+        return found[:width]
+    found[width] *= constant
+    return found
 
 
 def _tables(store: Store) -> Iterator[tuple[slice, Any]]:
@@ -100,35 +105,58 @@ def _tables(store: Store) -> Iterator[tuple[slice, Any]]:
 @loop
 def _sums(table, arrays, losses, setting, point, size, totals, first_group, last_group):
     """Sums of the groups of rows; the last entry of a total is the sum of the slopes."""
-    targets, limits, shares = arrays
-    loss, (negative, positive) = losses
-    constant, last, unit, flush = setting
-    tile, part = np.empty(TILE), np.zeros(point.size)
+    targets = arrays[0]
+    flush = setting[3]
+    slopes, part = np.empty(_BLOCK), np.zeros(point.size)
     for group in range(first_group, last_group):
         stop = min((group + 1) * size, targets.size)
         total, held = totals[group], 0
-        for first in range(group * size, stop, TILE):
-            count = min(TILE, stop - first)
-            if held + count > flush:
+        for start in range(group * size, stop, _BLOCK):
+            end = min(start + _BLOCK, stop)
+            block_dots(table, start, end, point, slopes)
+            _whole_slopes(arrays, losses, setting, start, end, slopes)
+            for k in range(end - start):
+                total[point.size] += np.int64(slopes[k])
+            block_add(table, start, end, slopes, part)
+            held += end - start
+            if held + _BLOCK > flush:
                 _carry(part, total)
                 held = 0
-            tile_dots(table, first, count, point, tile)
-            for k in range(count):
-                i = first + k
-                margin = (tile[k] + constant * last) * unit
-                weight = positive if targets[i] > 0 else negative
-                found = slope(loss, margin, targets[i]) * weight * shares[i]
-                if not abs(found) <= limits[i]:
-                    found = math.copysign(limits[i], found) if found == found else 0.0
-                tile[k] = np.trunc(found)
-                total[point.size] += np.int64(tile[k])
-            tile_add(table, first, count, tile, part)
-            held += count
         _carry(part, total)
 
 
-@loop
+@inner
+def _whole_slopes(arrays, losses, setting, start, end, out):
+    """The slopes of some rows as whole numbers, in place of their exact inner products with the point."""
+    targets, limits, shares = arrays
+    loss, (negative, positive) = losses
+    constant, last, unit, _ = setting
+    margin = constant * last
+    for k in range(end - start):
+        out[k] = (out[k] + margin) * unit
+    if loss[0] == LOGISTIC:  # by itself, so that compiled code takes several rows at a time
+        for k in range(end - start):
+            out[k] = logistic_slope(out[k], targets[start + k])
+    else:
+        for k in range(end - start):
+            out[k] = slope(loss, out[k], targets[start + k])
+    if negative != 1.0 or positive != 1.0:
+        for k in range(end - start):
+            out[k] *= positive if targets[start + k] > 0 else negative
+    if shares.size == 1:
+        for k in range(end - start):
+            out[k] *= shares[0]
+    else:
+        for k in range(end - start):
+            out[k] *= shares[start + k]
+    for k in range(end - start):
+        found, limit = out[k] if out[k] == out[k] else 0.0, limits[start + k]
+        out[k] = np.trunc(min(max(found, -limit), limit))
+
+
+@inner
 def _carry(part, total):
+    """Add the sums so far, which are exact, to the integers."""
     for j in range(part.size):
         total[j] += np.int64(part[j])
         part[j] = 0.0

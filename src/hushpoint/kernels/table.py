@@ -145,6 +145,81 @@ def _tile_add(table, i, count, weights, total):
 
 
 @inner_sum
+def _eight_dots(rows, i, point, out):
+    one, two, three, four, five, six, seven, eight = 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0
+    a, b, c, d, e, f, g, h = (
+        rows[i], rows[i + 1], rows[i + 2], rows[i + 3], rows[i + 4], rows[i + 5], rows[i + 6], rows[i + 7],
+    )  # fmt: skip
+    for j in range(point.size):
+        x = point[j]
+        one += a[j] * x
+        two += b[j] * x
+        three += c[j] * x
+        four += d[j] * x
+        five += e[j] * x
+        six += f[j] * x
+        seven += g[j] * x
+        eight += h[j] * x
+    out[0], out[1], out[2], out[3], out[4], out[5], out[6], out[7] = one, two, three, four, five, six, seven, eight
+
+
+@inner_sum
+def _add_eight(rows, i, weights, total):
+    one, two, three, four = weights[0], weights[1], weights[2], weights[3]
+    five, six, seven, eight = weights[4], weights[5], weights[6], weights[7]
+    a, b, c, d, e, f, g, h = (
+        rows[i], rows[i + 1], rows[i + 2], rows[i + 3], rows[i + 4], rows[i + 5], rows[i + 6], rows[i + 7],
+    )  # fmt: skip
+    for j in range(total.size):
+        total[j] = (
+            total[j] + one * a[j] + two * b[j] + three * c[j] + four * d[j]
+            + five * e[j] + six * f[j] + seven * g[j] + eight * h[j]
+        )  # fmt: skip
+
+
+def block_dots(table, start, stop, point, out):
+    """Inner products of the rows from start to stop with a point, however many there are."""
+    raise NotImplementedError("compiled code only")
+
+
+def block_add(table, start, stop, weights, total):
+    """``total`` plus the weighted sum of the rows from start to stop."""
+    raise NotImplementedError("compiled code only")
+
+
+@overload(block_dots)
+def _block_dots(table, start, stop, point, out):
+    dense = isinstance(table, types.Array)
+
+    def dots(table, start, stop, point, out):
+        done = start
+        if dense:
+            for i in range(start, stop - 7, 8):
+                _eight_dots(table, i, point, out[i - start :])
+                done = i + 8
+        for i in range(done, stop):
+            out[i - start] = row_dot(table, i, point)
+
+    return dots
+
+
+@overload(block_add)
+def _block_add(table, start, stop, weights, total):
+    dense = isinstance(table, types.Array)
+
+    def sums(table, start, stop, weights, total):
+        done = start
+        if dense:
+            for i in range(start, stop - 7, 8):
+                _add_eight(table, i, weights[i - start :], total)
+                done = i + 8
+        for i in range(done, stop):
+            row_add(table, i, weights[i - start], total)
+
+    return sums
+
+
+@inner_sum
 def _outer_four(rows, i, weights, out):
     a, b, c, d = rows[i], rows[i + 1], rows[i + 2], rows[i + 3]
     for j in range(out.shape[0]):

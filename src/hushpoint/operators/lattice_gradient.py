@@ -6,7 +6,7 @@ import copy
 import math
 from dataclasses import dataclass, replace
 from fractions import Fraction
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,6 +20,9 @@ from hushpoint.operators.gradient import SAMPLED_SUM
 from hushpoint.operators.sensitivity import moved_certificate
 from hushpoint.problem import Facts
 from hushpoint.rows import BITS, RowGrid, Rows, Turn, integer_rows, slope_limits
+
+if TYPE_CHECKING:
+    from hushpoint.kernels.integers import Slopes
 
 _RECORD_BITS = 39  # of a message: 2^14 of them add up exactly in double precision
 _USER_BITS = 45  # more, since a user's rows share them; 2^8 add up exactly
@@ -140,18 +143,21 @@ class LatticeGradient(Operator):
         kick: Array | None,
         multiplicity: Array | None,
     ) -> tuple[Array, Any]:
-        from hushpoint.kernels.integers import Slopes, gradient
+        from hushpoint.kernels.integers import gradient
 
         rows, grid = data.take(chosen), self.grid
-        assert self.facts.loss.slope_code is not None
-        assert rows.limits is not None
-        code, weights = self.facts.loss.slope_code
-        shares = np.full(len(rows), 2.0**grid.slope_exponent)
-        if self.facts.weights == "items" and rows.offsets is not None:
-            shares /= np.repeat(rows.counts, rows.counts)
-        slopes = Slopes(code, weights, rows.targets, rows.limits, shares, self.most)
         point = z if grid.turn is None else _seen(grid.turn, z)
-        return block, gradient(rows.store, slopes, grid.rows.constant, point, grid.rows.exponent)
+        return block, gradient(rows.store, rows.once(self._slopes), grid.rows.constant, point, grid.rows.exponent)
+
+    def _slopes(self, rows: Rows) -> Slopes:
+        from hushpoint.kernels.integers import Slopes
+
+        assert self.facts.loss.slope_code is not None
+        code, weights = self.facts.loss.slope_code
+        shares = np.array([2.0**self.grid.slope_exponent])
+        if self.facts.weights == "items" and rows.offsets is not None:
+            shares = shares / np.repeat(rows.counts, rows.counts)
+        return Slopes(code, weights, rows.targets, rows.slope_limits, shares, self.most)
 
     def cut(self, total: NDArray[Any]) -> NDArray[Any]:
         if self.grid.turn is not None:
