@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
-from hushpoint._codes import LOGISTIC, RAMP, SQUARED, LossCode, PenaltyCode
+from hushpoint._codes import LOGISTIC, SQUARED, LossCode, PenaltyCode
 from hushpoint._compiled import inner, inner_sum, loop
-from hushpoint._fixed import slope
+from hushpoint._fixed import logistic_slope, slope
 from hushpoint._keyed import first_uniforms, scratch
 from hushpoint._types import Array
 from hushpoint.kernels.draw import CYCLIC, ScheduleCode
@@ -107,17 +107,16 @@ def _cut(value, limit):
 def _whole_slopes(rows, loss, count, values):
     """Whole slopes of some rows, in place of their margins; ``rows`` holds targets, shares and limits."""
     targets, shares, limits = rows
-    kind, width, lowest, _ = loss
-    # The same loop four times: where the kind of loss is settled beforehand, compiled code takes several rows at a time.
-    if kind == LOGISTIC:
+    kind, width, lowest, highest = loss
+    if kind == LOGISTIC:  # where a loop knows its loss, compiled code takes several rows at a time
         for k in range(count):
-            values[k] = slope(loss, values[k], targets[k])
+            values[k] = logistic_slope(values[k], targets[k])
     elif kind == SQUARED:
         for k in range(count):
-            values[k] = slope(loss, values[k], targets[k])
-    elif kind == RAMP and width > 0 and not math.isnan(lowest):
+            values[k] -= targets[k]
+    elif width > 0 and not math.isnan(lowest):
         for k in range(count):
-            values[k] = slope(loss, values[k], targets[k])
+            values[k] = min(max((values[k] - targets[k]) / width, lowest), highest)
     else:
         for k in range(count):
             values[k] = slope(loss, values[k], targets[k])
@@ -176,7 +175,7 @@ def _coordinates(keys, first, step_sizes, kicks, data, method, participations, m
     loss, (l1, l2, skip_last), unit, shift, counted, row_exponent, lowest, kind = method
     words, room, coins = scratch(key), np.empty((4, _BLOCK)), np.empty(_EIGHT)
     steps, nobody = np.empty(_EIGHT, dtype=np.int64), np.zeros(_EIGHT, dtype=np.int64)
-    model, exponent = shared[:-1], np.int64(shared[-1])
+    model, exponent = shared[:-1], int(shared[-1])
     penalised = model.size - 1 if skip_last else model.size
     grid = np.empty(model.size)
     spread = gridded(model, exponent, grid)

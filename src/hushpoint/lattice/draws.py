@@ -54,7 +54,6 @@ def rounded_normals(source: Source, role: str, items: Items, step: int, size: in
 
 def rounded_normals_of_steps(source: Source, role: str, item: int, first: int, count: int, scale: int) -> Whole:
     """The first draw of ``rint(scale Z)`` of each of ``count`` steps: what ``rounded_normals`` gives, step by step."""
-    global _drawn_in_python
     word(first + count)
     if _drawn_in_python + count <= FEW:
         drawn = [rounded_normals(source, role, (item,), first + k, 1, scale)[0, 0] for k in range(count)]

@@ -132,7 +132,7 @@ class LatticeCoordinateGradient(CoordinateGradient):
 
     def certificate(self, relaxation: float) -> Certificate:
         facts, bound = self.facts, math.ldexp(self.longest, -self.grid.fine)
-        counts = facts.row_counts if facts.weights == "rows" else np.ones(facts.items)
+        counts: Any = facts.row_counts if facts.weights == "rows" else np.ones(facts.items)
         because = (*facts.because, f"gradients in whole steps of {2.0**-self.grid.fine:.3g}")
         plain = moved_certificate(None, 2 * bound * counts, facts, 0.0, because, ONE_COORDINATE)
         slack = cut_slack(self.message_size, self.unit) if self.grid.shift else 0.0
