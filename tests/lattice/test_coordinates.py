@@ -162,6 +162,20 @@ def test_a_user_of_any_size_sends_no_more_than_another():
         assert abs(one_row[0]) <= operator.longest
 
 
+def test_sums_of_many_long_messages_are_exact():
+    # a sum in double precision that leaves 53 bits
+    count = 20_000
+    rows = np.random.default_rng(1).normal(size=(count, 2))
+    data = hp.Problem(rows, np.where(rows[:, 0] > 0, 1, -1), "logistic", row_norm=1.0, groups=np.arange(count))
+    operator = lattice_plan(data).operator
+    z = np.append([-50.0, 0.3], operator.finest)
+    parts = [data.rows.take(np.arange(start, start + 100)) for start in range(0, count, 100)]
+    local = [operator.local(operator.prepare(part), slice(None), np.zeros((2, 0)), z, 1.0, None)[1] for part in parts]
+    whole = operator.local(operator.prepare(data.rows), slice(None), np.zeros((2, 0)), z, 1.0, None)[1]
+    assert abs(whole[0, 0]) > 2**56
+    assert whole[:, 0].tolist() == [sum(int(part[j, 0]) for part in local) for j in range(2)]
+
+
 @every_kind
 def test_the_certificate_is_k_steps(kind):
     # a bound in real numbers where the code checks whole ones, n times 1/n, a lost step of the cut
