@@ -5,9 +5,10 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import AbstractContextManager
 from functools import lru_cache
 from itertools import pairwise
-from typing import TypeVar
+from typing import TypeVar, cast
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -21,6 +22,13 @@ def threads() -> int:
     if hasattr(os, "sched_getaffinity"):
         return len(os.sched_getaffinity(0))
     return os.cpu_count() or 1
+
+
+def one_thread() -> AbstractContextManager[object]:
+    """Linear algebra on one thread: its last digits depend on how many there are."""
+    from threadpoolctl import threadpool_limits
+
+    return cast(AbstractContextManager[object], threadpool_limits(1, "blas"))
 
 
 def share(work: Callable[[int, int], object], count: int, worth: bool = True) -> None:

@@ -13,8 +13,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from hushpoint._checks import require_choice, require_count, require_flag, require_nonnegative, require_positive, shown
-from hushpoint.lattice import WIDEST
-from hushpoint.noise import Noise, Place, whole_std
+from hushpoint.noise import Noise, Place, bits_missing, whole_std
 from hushpoint.operators.admm import GeneralADMM
 from hushpoint.operators.averaging import LocalSteps
 from hushpoint.operators.base import Operator
@@ -158,9 +157,8 @@ def _calibrated(plan: Plan, budget: Budget, scale: float) -> Plan:
 def _on_lattice(plan: Plan, unit: float, budget: Budget | None, scale: float) -> Plan:
     """The plan with noise of whole steps, at least what was asked for, on the finest lattice that has room for it."""
     std = plan.noise.std if budget is None else calibrated_std(plan, budget)
-    if std > WIDEST * unit:
-        finer = math.ceil(math.log2(std / unit)) - WIDEST.bit_length() + 1
-        plan = replace(plan, operator=plan.operator.coarser(max(1, finer)))
+    if bits := bits_missing(std, unit):
+        plan = replace(plan, operator=plan.operator.coarser(bits))
         return _on_lattice(plan, cast(float, plan.operator.unit), budget, scale)
     std = whole_std(std, unit) if budget is None else unit * math.ceil(std / unit)
     parameters = plan.parameters

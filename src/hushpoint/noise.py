@@ -73,6 +73,11 @@ class Noise:
         return source.normals(place, items, step, size, self.std)
 
 
+def bits_missing(std: float, unit: float) -> int:
+    """By how many powers of two a unit is too small for so much noise; 0 if it is not."""
+    return 0 if std <= WIDEST * unit else max(1, math.ceil(math.log2(std / unit)) - WIDEST.bit_length() + 1)
+
+
 def whole_std(std: float, unit: float) -> float:
     """The least multiple of a unit that is a standard deviation, but for rounding of the last digits."""
     return unit * math.ceil(std / unit * (1 - 1e-14))

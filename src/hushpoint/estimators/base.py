@@ -52,6 +52,7 @@ class PrivateLinear(TellsOfRefits, BaseEstimator):
     adjacency: Adjacency
     random_state: Any
     progress: bool
+    lattice: bool
     _one_of_several = False  # a run of PrivateSelect, whose number of runs nobody may count by their warnings
 
     def __sklearn_tags__(self) -> Any:
@@ -88,6 +89,7 @@ class PrivateLinear(TellsOfRefits, BaseEstimator):
             penalty=penalty,
             seed=self._seed(),
             progress=self.progress,
+            lattice=self.lattice,
         )
         self.guarantee_: Guarantee = trained.guarantee
         self.parameters_: Parameters | None = plan
@@ -141,6 +143,7 @@ class PrivateLinear(TellsOfRefits, BaseEstimator):
         require_choice("adjacency", self.adjacency, ADJACENCIES)
         require_flag("fit_intercept", self.fit_intercept)
         require_flag("progress", self.progress)
+        require_flag("lattice", self.lattice)
 
     def _check_declared(self) -> None:
         if self.delta is None:

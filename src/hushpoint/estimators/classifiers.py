@@ -178,6 +178,9 @@ class PrivateLogisticRegression(_PrivateClassifier):
         says so.
     progress : bool
         Show a progress bar.
+    lattice : bool
+        Sum whole numbers and draw noise exactly, so that the guarantee is one for the program. False: floating-point
+        noise, for experiments.
 
     Attributes
     ----------
@@ -201,6 +204,7 @@ class PrivateLogisticRegression(_PrivateClassifier):
     class_weight: dict[Any, float] | None = None
     random_state: Any = None
     progress: bool = False
+    lattice: bool = True
     classes: Any = None
 
     def predict_proba(self, X: Any) -> Array:
@@ -243,6 +247,7 @@ class PrivateLinearSVC(_PrivateClassifier):
     class_weight: dict[Any, float] | None = None
     random_state: Any = None
     progress: bool = False
+    lattice: bool = True
     classes: Any = None
 
     def _base_loss(self) -> Loss:

@@ -8,6 +8,8 @@ from functools import cached_property
 
 import numpy as np
 
+from hushpoint._fixed import product
+from hushpoint._threads import one_thread
 from hushpoint._types import Array
 from hushpoint.estimators.early_stopping import expected_excess
 from hushpoint.estimators.planner import Parameters, clips_moved
@@ -49,11 +51,12 @@ class Metric:
         """W, or its diagonal."""
         if self.basis is None:
             return self.scales
-        return np.asarray((self.basis * self.scales) @ self.basis.T)
+        with one_thread():
+            return np.asarray((self.basis * self.scales) @ self.basis.T)
 
     def apply(self, vector: Array) -> Array:
         """W times a vector."""
-        return np.asarray(self.matrix * vector if self.basis is None else self.matrix @ vector)
+        return np.asarray(self.matrix * vector) if self.basis is None else product(self.matrix, vector)
 
 
 def choose_metric(moments: Moments, plan: Parameters) -> Metric:
@@ -68,7 +71,8 @@ def choose_metric(moments: Moments, plan: Parameters) -> Metric:
         sure = seen > _ABOVE_NOISE * threshold
         seconds = np.where(sure, seen, 0.0)
     else:
-        seen, basis = np.linalg.eigh(moments.matrix)
+        with one_thread():
+            seen, basis = np.linalg.eigh(moments.matrix)
         # Noise alone has eigenvalues up to this edge, and lifts an eigenvalue m of the truth to m + edge^2/(4 m).
         edge = moments.noise_std * math.sqrt(2 * plan.width)
         sure = seen > _ABOVE_NOISE * edge
@@ -102,11 +106,15 @@ class MappedRidge(Regularizer):
     def __init__(self, strength: float, metric: Metric, free: int) -> None:
         chosen = metric.matrix if metric.basis is not None else np.diag(metric.matrix)
         kept = chosen[: len(chosen) - free]
-        self._values, self._vectors = np.linalg.eigh(strength * kept.T @ kept)
+        with one_thread():
+            self._values, self._vectors = np.linalg.eigh(strength * kept.T @ kept)
         self._root = math.sqrt(strength) * kept
 
     def value(self, z: Array) -> Array:
         return np.asarray(0.5 * ((z @ self._root.T) ** 2).sum(axis=-1))
 
     def prox(self, v: Array, step: Array | float) -> Array:
-        return np.asarray(((v @ self._vectors) / (1 + step * np.maximum(self._values, 0.0))) @ self._vectors.T)
+        if v.ndim > 1:  # several points at once
+            return np.asarray(((v @ self._vectors) / (1 + step * np.maximum(self._values, 0.0))) @ self._vectors.T)
+        inside = product(self._vectors.T, v) / (1 + step * np.maximum(self._values, 0.0))
+        return product(self._vectors, inside)

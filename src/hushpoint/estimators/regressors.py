@@ -118,6 +118,7 @@ class PrivateLinearRegression(_PrivateRegressor):
     adjacency: Adjacency = "replace-one"
     random_state: Any = None
     progress: bool = False
+    lattice: bool = True
 
 
 @dataclass(eq=False, repr=False)
@@ -138,6 +139,7 @@ class PrivateLasso(_PrivateRegressor):
     adjacency: Adjacency = "replace-one"
     random_state: Any = None
     progress: bool = False
+    lattice: bool = True
 
     @property
     def penalty(self) -> PenaltyName:  # type: ignore[override]
@@ -170,6 +172,7 @@ class PrivateHuberRegressor(_PrivateRegressor):
     adjacency: Adjacency = "replace-one"
     random_state: Any = None
     progress: bool = False
+    lattice: bool = True
 
     def _scaled_loss(self, half: float) -> Loss:
         if self.transition is not None:

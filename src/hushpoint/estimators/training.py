@@ -16,9 +16,11 @@ import numpy as np
 from hushpoint._types import Array
 from hushpoint.estimators.metric import MappedRidge, Metric, Moments, believed_square, choose_metric
 from hushpoint.estimators.planner import Parameters, clips_moved
-from hushpoint.noise import Noise, source_for
+from hushpoint.noise import Noise, bits_missing, source_for
 from hushpoint.operators.base import Operator
 from hushpoint.operators.gradient import Gradient
+from hushpoint.operators.lattice_gradient import GradientGrid, LatticeGradient
+from hushpoint.operators.lattice_moments import LatticeMeanSquare, LatticeMoments
 from hushpoint.operators.moments import MeanSquare, SecondMoments
 from hushpoint.plan import Plan
 from hushpoint.privacy.gaussian import round_up
@@ -79,7 +81,13 @@ class Trained:
 
 
 def chain(
-    facts: Facts, parameters: Parameters, *, fit_intercept: bool, penalty: Penalty | None = None, models: int = 1
+    facts: Facts,
+    parameters: Parameters,
+    *,
+    fit_intercept: bool,
+    penalty: Penalty | None = None,
+    models: int = 1,
+    lattice: bool = True,
 ) -> Chain:
     """The plans of a training, each a function of public facts and of the answers sent so far; returns the models.
 
@@ -91,18 +99,21 @@ def chain(
         Of a problem with rows scaled to a declared ``row_norm``, without intercept and regulariser.
     models : int
         How many vectors of targets there are.
+    lattice : bool
+        Whether every plan sums whole numbers and its noise is drawn exactly (docs/privacy.md, section 11).
     """
     norm = _checked_norm(facts, parameters, penalty, fit_intercept)
     constant = parameters.constant * norm if fit_intercept else 0.0
-    second = SecondMoments(facts, constant, diagonal=parameters.metric == "diagonal")
+    kind: type[SecondMoments | LatticeMoments] = LatticeMoments if lattice else SecondMoments
+    second = kind(facts, constant, diagonal=parameters.metric == "diagonal")
     moments = _priced(second, facts, parameters.moment_mu, parameters.adjacency)
     products = yield Link(moments, parameters.moment_mu, _as_they_are)
-    length = _priced(MeanSquare(facts), facts, parameters.length_mu, parameters.adjacency)
+    mean_square = LatticeMeanSquare(facts, constant) if lattice else MeanSquare(facts)
+    length = _priced(mean_square, facts, parameters.length_mu, parameters.adjacency)
     square = yield Link(length, parameters.length_mu, _as_they_are)
     believed = believed_square(float(square.model[0]), length.noise.std / facts.items, norm)
-    metric = choose_metric(
-        Moments(second.matrix(products.model), moments.noise.std / facts.items, believed + constant**2), parameters
-    )
+    moment_noise = second.noise_on_diagonal(moments.noise.std) / facts.items
+    metric = choose_metric(Moments(second.matrix(products.model), moment_noise, believed + constant**2), parameters)
     clip = parameters.clip * math.sqrt(metric.size)
     mapped = Facts(
         items=facts.items,
@@ -114,12 +125,16 @@ def chain(
         weights=facts.weights,
     )
     share = parameters.descent_mu / math.sqrt(models)
-    gradient = Gradient(mapped, metric.time / parameters.steps, facts.items)
+    step = metric.time / parameters.steps
+    gradient: Operator = Gradient(mapped, step, facts.items)
+    look: Callable[[Rows], Rows] = partial(_look_in_metric, metric, constant, clip)
+    if lattice:
+        grid = GradientGrid.turned(mapped, norm, constant, metric.matrix)
+        gradient, look = LatticeGradient(mapped, step, facts.items, grid), _as_they_are
     descent = replace(
         _priced(gradient, mapped, share, parameters.adjacency, parameters.steps), tail_average=parameters.tail_average
     )
     found = np.empty((models, parameters.width))
-    look = partial(_look_in_metric, metric, constant, clip)
     for index in range(models):
         answer = yield Link(descent, share, look, index)
         model = answer.model
@@ -178,6 +193,7 @@ def train(
     penalty: Penalty | None = None,
     seed: int | None = None,
     progress: bool = False,
+    lattice: bool = True,
 ) -> Trained:
     """Train one linear model for each vector of targets, under one budget: the chain on rows at hand.
 
@@ -203,7 +219,9 @@ def train(
             raise KeyboardInterrupt
         return Answer(result.model, link.plan.operator.release(result.state.public))
 
-    links = chain(problem.facts, plan, fit_intercept=fit_intercept, penalty=penalty, models=len(targets))
+    links = chain(
+        problem.facts, plan, fit_intercept=fit_intercept, penalty=penalty, models=len(targets), lattice=lattice
+    )
     models, passed = follow(links, ask)
     guarantee = spent(passed, plan, delta, source.describe())
     return Trained(models, guarantee, passes=sum(link.plan.steps for link in passed))
@@ -211,8 +229,13 @@ def train(
 
 def _priced(operator: Operator, facts: Facts, mu: float, adjacency: Adjacency, steps: int = 1) -> Plan:
     """Everybody's messages, summed in every step, with noise at which all steps together cost mu or a little less."""
-    moved = operator.certificate(1.0).shift(facts.unit, adjacency)
-    noise = Noise(round_up(moved * math.sqrt(steps) / mu, _LIFT), "sum")
+    std = round_up(operator.certificate(1.0).shift(facts.unit, adjacency) * math.sqrt(steps) / mu, _LIFT)
+    unit = operator.unit
+    if unit is not None:
+        if bits := bits_missing(std, unit):
+            return _priced(operator.coarser(bits), facts, mu, adjacency, steps)
+        std = unit * math.ceil(std / unit)
+    noise = Noise(std, "sum", unit)
     return Plan(operator, EveryBlock(facts.items), noise, steps, relaxation=1.0, facts=facts)
 
 

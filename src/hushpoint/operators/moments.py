@@ -112,6 +112,10 @@ class SecondMoments(MeanOfRows):
         found[self._above] = found.T[self._above] = entries / self._lengths
         return found
 
+    def noise_on_diagonal(self, std: float) -> float:
+        """The noise on an entry of the diagonal, where that on a message is ``std``."""
+        return std
+
     @cached_property
     def _above(self) -> tuple[Indices, Indices]:
         return np.triu_indices(self.width)
