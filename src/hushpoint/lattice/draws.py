@@ -21,7 +21,7 @@ Items = Sequence[int] | NDArray[Any]
 FEW = 30_000  # draws of one process in Python: 0.2 to 0.5 s, as long as compiled code takes to load (to compile: 7 s)
 MOST = 1 << 80  # s^2
 FINEST = 1 << 32  # denominator of s^2
-_OPENING = 5  # draws that take as long in Python as the first one of an address
+_OPENING = 8  # draws that take as long in Python as the first one of an address
 _WORTH_SHARING = 1 << 15  # draws from which on threads pay
 _drawn_in_python = 0
 
