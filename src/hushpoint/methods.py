@@ -19,6 +19,7 @@ from hushpoint.operators.averaging import LocalSteps
 from hushpoint.operators.base import Operator
 from hushpoint.operators.consensus import AnchoredADMM, ConsensusADMM, StatelessProx, SummedADMM
 from hushpoint.operators.gradient import CoordinateGradient, Gradient
+from hushpoint.operators.lattice_coordinate import LatticeCoordinateGradient
 from hushpoint.operators.lattice_gradient import GradientGrid, LatticeGradient
 from hushpoint.plan import METHODS, Plan, checked_relaxation
 from hushpoint.privacy.calibration import calibrated_std
@@ -90,8 +91,8 @@ def _method(make: Callable[Arguments, _Parts]) -> Callable[Arguments, Plan]:
         parts = make(*args, **kwargs)
         noise_std, budget = _checked_level(given["noise_std"], given["budget"])
         parameters = {
-            name: _plain(parts.told.get(name, value))
-            for name, value in given.items()
+            name: _plain(value)
+            for name, value in {**given, **parts.told}.items()
             if name != "problem" and value is not None
         }
         plan = Plan(
@@ -177,7 +178,7 @@ def _chosen_lattice(method: str, asked: bool | None, obstacle: str) -> bool:
     return asked
 
 
-def _no_lattice(facts: Facts) -> str:
+def _no_lattice(facts: Facts, rows_known: bool = True) -> str:
     """Why messages made of gradients cannot be whole numbers, and what to do; empty if they can."""
     if facts.row_norm is None:
         return "row_norm is not declared. Declare it"
@@ -185,7 +186,7 @@ def _no_lattice(facts: Facts) -> str:
         return facts.missing[0].rstrip(".")
     if facts.loss.slope_code is None:
         return f"the {facts.loss.name} loss is none that compiled code knows. Use one of hushpoint.losses"
-    if not facts.knows_rows:
+    if rows_known and not facts.knows_rows:
         return "the rows of each user are not known here. Declare them"
     return ""
 
@@ -253,6 +254,7 @@ def dp_cd(
     noise_std: float | None = None,
     budget: Budget | None = None,
     tail_average: float | None = None,
+    lattice: bool | None = None,
 ) -> _Parts:
     """Noisy proximal coordinate descent (DP-CD): one uniformly drawn coordinate a step.
 
@@ -264,6 +266,9 @@ def dp_cd(
         Standard deviation of the noise on that coordinate of the mean gradient.
     tail_average : float, optional
         Return the mean model of this last fraction of the steps.
+    lattice : bool, optional
+        Sum whole numbers and draw noise exactly: the guarantee is then one for the program. Needs a declared
+        ``row_norm`` and a loss that compiled code knows.
     """
     facts = problem.facts
     if step_size is None:
@@ -274,8 +279,13 @@ def dp_cd(
             )
         step_size = 1 / facts.smoothness
     largest, ratio = _steps_as_relaxation(step_size, steps)
-    operator = CoordinateGradient(facts, largest)
-    return _Parts(operator, OneBlock(facts.width), "sum", steps, ratio, tail_average, scale=facts.items)
+    schedule = OneBlock(facts.width)
+    chosen = _chosen_lattice("dp_cd", lattice, _no_lattice(facts, rows_known=False))
+    if not chosen:
+        told, plain = {"lattice": False}, CoordinateGradient(facts, largest)
+        return _Parts(plain, schedule, "sum", steps, ratio, tail_average, facts.items, told)
+    operator = LatticeCoordinateGradient(facts, largest, GradientGrid.of(facts))
+    return _Parts(operator, schedule, "sum", steps, ratio, tail_average, operator.counted, {"lattice": True})
 
 
 @_method

@@ -24,6 +24,7 @@ def compile_all() -> float:
         hp.methods.private_admm(rows, 2, 1.0, noise_std=1.0),
         hp.methods.dp_sgd(rows, 2, 1.0, noise_std=1.0),
         hp.methods.dp_cd(rows, 2, noise_std=1.0),
+        hp.methods.dp_cd(rows, 2, noise_std=1.0, lattice=True),
         hp.methods.federated_admm(users, 2, 1.0, noise_std=1.0),
     ):
         plan.run(seed=0)

@@ -21,6 +21,7 @@ Items = Sequence[int] | NDArray[Any]
 FEW = 30_000  # draws of one process in Python: 0.2 to 0.5 s, as long as compiled code takes to load (to compile: 7 s)
 MOST = 1 << 80  # s^2
 FINEST = 1 << 32  # denominator of s^2
+_OPENING = 8  # draws that take as long in Python as the first one of an address
 _WORTH_SHARING = 1 << 15  # draws from which on threads pay
 _drawn_in_python = 0
 
@@ -50,6 +51,23 @@ def rounded_normals(source: Source, role: str, items: Items, step: int, size: in
         return normal.rounded_normal(bits, scale)
 
     return _drawn(source, f"{role}, rounded normals", items, step, size, plain, compiled)
+
+
+def rounded_normals_of_steps(source: Source, role: str, item: int, first: int, count: int, scale: int) -> Whole:
+    """The first draw of ``rint(scale Z)`` of each of ``count`` steps: what ``rounded_normals`` gives, step by step."""
+    global _drawn_in_python
+    word(first + count)
+    if _drawn_in_python + _OPENING * count <= FEW:
+        _drawn_in_python += (_OPENING - 1) * count
+        drawn = [rounded_normals(source, role, (item,), first + k, 1, scale)[0, 0] for k in range(count)]
+        return np.array(drawn, dtype=np.int64)
+    from hushpoint.lattice.compiled.normal import fill_rounded_normals_of_steps
+
+    scale = require_count("scale", scale, least=1, most=normal.WIDEST)
+    out = np.empty(count, dtype=np.int64)
+    address = source.secure, source.key, role_word(f"{role}, rounded normals"), word(item), first
+    fill_rounded_normals_of_steps(*address, WORDS, np.uint64(scale), out)
+    return out
 
 
 def discrete_gaussians(

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 _SECRET = ("poisson", "fixed")
 SAMPLED_SUM = Theorem("3g", "sum", ("all", *_SECRET), "participations", amplified_by=_SECRET, forgets=True)
-_ONE_COORDINATE = Theorem("3g", "sum", ("single",))
+ONE_COORDINATE = Theorem("3g", "sum", ("single",))
 
 
 class Gradient(Operator):
@@ -131,12 +131,16 @@ class CoordinateGradient(Operator):
         return block, data.store.pull_columns(chosen, slopes)[:, None]
 
     def combine(self, shared: Array, total: Array, chosen: Indices | None, relaxation: float) -> Array:
+        return self._moved(shared, total, self.facts.items, chosen, relaxation)
+
+    def _moved(self, model: Array, total: Array, counted: int, chosen: Indices | None, relaxation: float) -> Array:
+        """The model after the chosen coordinates have gone a proximal step along the mean of so many."""
         step = relaxation * self.step_size
         if chosen is None:
             chosen = np.arange(self.blocks)
-        moved = shared.copy()
+        moved = model.copy()
         moved[chosen] = self.facts.regularizer.prox_coordinate(
-            shared[chosen] - step * total / self.facts.items, step, chosen, size=self.blocks
+            model[chosen] - step * total / counted, step, chosen, size=self.blocks
         )
         return moved
 
@@ -152,7 +156,10 @@ class CoordinateGradient(Operator):
         return CompiledCoordinates(plan, self.step_size, self.facts.items, self._row_weights, loss, penalty, schedule)
 
     def certificate(self, relaxation: float) -> Certificate:
-        certificate = gradient_certificate(self.facts, None, _ONE_COORDINATE)
+        return self._of_one_coordinate(gradient_certificate(self.facts, None, ONE_COORDINATE))
+
+    @staticmethod
+    def _of_one_coordinate(certificate: Certificate) -> Certificate:
         return replace(
             certificate,
             because=(*certificate.because, "one coordinate of a gradient is no longer than the gradient"),

@@ -99,3 +99,11 @@ def fill_rounded_normals(secure, key, role, items, step, limit, scale, out):
             out[row, k] = rounded_normal(bits, scale)
         read += words_read(room)
     return read
+
+
+@loop
+def fill_rounded_normals_of_steps(secure, key, role, item, first, limit, scale, out):
+    """Fill in the first draw of each of the addresses (role, item, first), (role, item, first + 1) and so on."""
+    room = room_for(key)
+    for k in range(out.size):
+        out[k] = rounded_normal(opened(room, secure, role, item, first + k, limit), scale)
