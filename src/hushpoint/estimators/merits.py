@@ -1,7 +1,7 @@
 """Scores of held-out rows in whole numbers, with noise that is drawn exactly (docs/selection.md).
 
-A row's merit, from 0 to 1, becomes a whole number of ``2^b`` parts; a user's is the mean over its rows, rounded down. An
-item adds at most ``2^b`` and at least 0, so replaced or zeroed it moves the sum by at most ``2^b``.
+A row's merit, from 0 to 1, becomes a whole number of ``2^b`` parts; a user's is the mean over its rows, rounded down.
+An item adds at most ``2^b`` and at least 0, so replaced or zeroed it moves the sum by at most ``2^b``.
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@
 ``K`` is the least ``k`` with ``U Z < t_1 + ... + t_k``, for the terms ``t`` of the law and their sum ``Z``. Both sides
 are known to lie between two decimals of 120 digits, U by 256 random bits. As long as these do not overlap the answer is
 that for the infinite string of bits and for real numbers: the law is the one of the formula. Where they overlap, with
-probability below 1e-70 for each ``k``, it is an error and never a guess (docs/selection.md).
+probability at most 2^-255 for each ``k``, it is an error and never a guess (docs/selection.md).
 """
 
 from __future__ import annotations
