@@ -229,8 +229,8 @@ BUGS = [
     _preprocessing(
         name="quantile-noise-reused",
         file=f"{_HERE}/preprocessing/quantiles.py",
-        old='source.normals("quantile search", [0], step, len(grids), std)',
-        new='source.normals("quantile search", [0], 0, len(grids), std)',
+        old='source.normals("quantile search", [0], step, len(self.quantiles), self.std)',
+        new='source.normals("quantile search", [0], 0, len(self.quantiles), self.std)',
         why="the difference of two counts has no noise",
     ),
     _preprocessing(

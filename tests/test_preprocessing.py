@@ -25,11 +25,13 @@ from hushpoint.preprocessing import (
     RangeScaler,
     RowNormalizer,
     TableEncoder,
+    counts,
     private_quantile,
     private_ranges,
     private_row_norm,
     quantiles,
 )
+from hushpoint.preprocessing.counts import WholeShares
 from hushpoint.privacy import compose, gdp_epsilon, gdp_mu
 from hushpoint.rows import StreamedRows, store
 from hushpoint.tables import Boolean, Category, Ignored, Number, Schema
@@ -363,46 +365,57 @@ def test_the_worst_neighbour_moves_the_counts_as_far_as_claimed(adjacency, group
 # --- private quantiles: noise ----------------------------------------------------------------------------------------
 
 
-def released_noise(std, rounds=40, searches=200, seed=3, factor=1.0):
+WHOLE = 1000  # parts of one: noise of 2.5 is 2,500 of them, whose rounding no test here can see
+
+
+def released_noise(std, rounds=40, searches=200, seed=3, factor=1.0, lattice=True):
     """What a search adds to its counts, on data without any value: every statistic is 0."""
-    nothing = quantiles._Shares(np.full(3, np.nan), None)
+    missing = np.full(3, np.nan)
+    nothing = WholeShares(missing, None, WHOLE) if lattice else quantiles._Shares(missing, None)
     grids = [quantiles._Grid(0.0, 1.0, 1e-9, rounds)] * searches
-    return quantiles.search([nothing] * searches, [0.5] * searches, grids, std * factor, source_for(seed))[1]
+    size = round(std * factor * WHOLE) if lattice else std * factor
+    asked = [WHOLE // 2 if lattice else 0.5] * searches
+    counted = quantiles._Counted([nothing] * searches, asked, size, lattice)
+    released = quantiles.search(counted, grids, source_for(seed))[1]
+    return released / WHOLE if lattice else released
 
 
 def two_sided(law, value):
     return float(2 * min(law.cdf(value), law.sf(value), 0.5))
 
 
+@pytest.mark.parametrize("lattice", [True, False])
 @pytest.mark.parametrize(("factor", "passes"), [(1.0, True), (0.5, False), (1.2, False), (math.sqrt(2), False)])
-def test_every_count_has_fresh_normal_noise_of_the_calibrated_size(factor, passes):
+def test_every_count_has_fresh_normal_noise_of_the_calibrated_size(factor, passes, lattice):
     # catches: noise halved, or a variance used as a standard deviation
-    noise = released_noise(2.5, factor=factor)
+    noise = released_noise(2.5, factor=factor, lattice=lattice)
     p_value = two_sided(stats.chi2(noise.size), float((noise**2).sum()) / 2.5**2)
     assert (p_value > FALSE_ALARM) is passes
     p_value = float(stats.kstest(noise.ravel(), stats.norm(scale=2.5).cdf).pvalue)  # the whole law, not its size only
     assert (p_value > FALSE_ALARM) is passes
 
 
-def test_noise_is_not_used_twice():
+@pytest.mark.parametrize("lattice", [True, False])
+def test_noise_is_not_used_twice(lattice):
     # catches: one draw for all rounds or all searches, which a difference of two counts takes away
-    noise = released_noise(1.0)
+    noise = released_noise(1.0, lattice=lattice)
     for one, two in ((noise[:-1], noise[1:]), (noise[:, :-1], noise[:, 1:])):
         correlation = float((one * two).sum() / math.sqrt((one**2).sum() * (two**2).sum()))
         assert two_sided(stats.norm(scale=1 / math.sqrt(one.size)), correlation) > FALSE_ALARM
     repeated = np.repeat(noise[:1], 40, axis=0)
     correlation = float((repeated[:-1] * repeated[1:]).sum() / (repeated[:-1] ** 2).sum())
     assert two_sided(stats.norm(scale=1 / math.sqrt(repeated[1:].size)), correlation) < FALSE_ALARM
-    assert not np.array_equal(released_noise(1.0, seed=None), released_noise(1.0, seed=None))
+    assert not np.array_equal(*(released_noise(1.0, seed=None, lattice=lattice) for _ in range(2)))
 
 
-def audited(monkeypatch, factor, adjacency="replace-one", runs=3000, mu=1.5):
+def audited(monkeypatch, factor, adjacency="replace-one", runs=3000, mu=1.5, lattice=True):
     """A lower bound, at confidence 1 - 1e-6, on the mu of one-round searches on two neighbouring data sets."""
     if factor != 1.0:
-        honest = quantiles.sensitivity
+        honest, scale = quantiles.sensitivity, counts.whole_scale
         monkeypatch.setattr(quantiles, "sensitivity", lambda *known: factor * honest(*known))
+        monkeypatch.setattr(counts, "whole_scale", lambda squared, mu: scale(round(factor**2 * squared), mu))
     worlds = [np.array([0.0, 0.0, 1.0, 1.0, x]) for x in (0.0, 1.0 if adjacency == "replace-one" else np.nan)]
-    options = {"mu": mu, "delta": 1e-6, "adjacency": adjacency, "rounds": 1}
+    options = {"mu": mu, "delta": 1e-6, "adjacency": adjacency, "rounds": 1, "lattice": lattice}
     lows = [
         sum(
             private_quantile(world, 0.5, 0.0, 1.0, seed=seed + 10**6 * k, **options).value < 1.0 for seed in range(runs)
@@ -417,11 +430,14 @@ def audited(monkeypatch, factor, adjacency="replace-one", runs=3000, mu=1.5):
 
 @pytest.mark.parametrize("adjacency", ["replace-one", "zero-out"])
 @pytest.mark.parametrize(("factor", "caught"), [(1.0, False), (0.5, True)])
-def test_an_attacker_who_sees_the_answers_learns_what_is_claimed_and_no_more(monkeypatch, adjacency, factor, caught):
+@pytest.mark.parametrize("lattice", [True, False])
+def test_an_attacker_who_sees_the_answers_learns_what_is_claimed_and_no_more(
+    monkeypatch, adjacency, factor, caught, lattice
+):
     # catches: halved noise, end to end through the public function
-    found = audited(monkeypatch, factor, adjacency)
+    found = audited(monkeypatch, factor, adjacency, lattice=lattice)
     assert (found > 1.5) is caught
-    assert found > 0.75 * 1.5 / factor  # the audit has power
+    assert found > 0.7 * 1.5 / factor  # the audit has power
 
 
 # --- private quantiles: what they return -----------------------------------------------------------------------------
@@ -484,16 +500,20 @@ def test_the_guarantee_is_the_budget_and_composes():
 
 @pytest.mark.parametrize("adjacency", ["replace-one", "zero-out"])
 @pytest.mark.parametrize("columns", [1, 4])
-def test_the_noise_pays_for_every_column_quantile_and_round(monkeypatch, adjacency, columns):
+@pytest.mark.parametrize("lattice", [True, False])
+def test_the_noise_pays_for_every_column_quantile_and_round(monkeypatch, adjacency, columns, lattice):
     # catches: columns or rounds that are not paid for
-    stds = []
+    seen = []
     honest = quantiles.search
-    monkeypatch.setattr(quantiles, "search", lambda *known: stds.append(known[3]) or honest(*known))
+    monkeypatch.setattr(quantiles, "search", lambda *known: seen.append(known[0]) or honest(*known))
     X = np.random.default_rng(8).normal(size=(30, columns))
-    private_ranges(X, (-9, 9), quantiles=(0.2, 0.8), mu=0.5, delta=1e-6, adjacency=adjacency, rounds=9, seed=0)
+    asked = {"quantiles": (0.2, 0.8), "mu": 0.5, "delta": 1e-6, "adjacency": adjacency, "rounds": 9, "seed": 0}
+    private_ranges(X, (-9, 9), **asked, lattice=lattice)
     moved = 1.0 if adjacency == "replace-one" else 0.8
     needed = moved * math.sqrt(2 * columns) * math.sqrt(9) / 0.5
-    assert needed <= stds[0] <= needed * (1 + 1e-12)
+    std = seen[0].std / seen[0].columns[0].one if lattice else seen[0].std
+    assert seen[0].whole is lattice
+    assert needed * (1 - 1e-9) <= std <= needed * (1 + 1e-9)  # 0.2 is not a whole number of parts
 
 
 def test_ranges_are_found_and_never_empty():

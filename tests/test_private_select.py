@@ -310,11 +310,13 @@ def test_a_seed_repeats_the_fit_and_runs_differ_within_it() -> None:
 
 
 @pytest.mark.parametrize("distribution", ["geometric", "poisson"])
-def test_released_score_has_the_law_of_the_best_of_k_noisy_scores(distribution: str) -> None:
+@pytest.mark.parametrize("lattice", [True, False])
+def test_released_score_has_the_law_of_the_best_of_k_noisy_scores(distribution: str, lattice: bool) -> None:
     # Every prediction is right, so a run's score is 1 + noise of std 1/(held mu), and the best of K has the law
     # f(Phi(.)). False alarm 1e-6; half the noise, or one run only, is caught.
     X, y = np.zeros((40, 1)), np.full(40, "yes")
-    model = select(Constant(classes=["no", "yes"]), mean_candidates=4.0, distribution=distribution, validation=0.5)
+    settings = {"mean_candidates": 4.0, "distribution": distribution, "validation": 0.5, "lattice": lattice}
+    model = select(Constant(classes=["no", "yes"]), **settings)
     drawn = np.array([model.set_params(random_state=seed).fit(X, y).best_score_ for seed in range(600)])
     law = run_count(4.0, distribution)
     chances = np.array([pmf(law, k) for k in range(1, 200)])
@@ -363,9 +365,10 @@ def test_users_are_never_divided() -> None:
     assert fitted.guarantee_.unit == "user"
 
 
-def test_users_count_once_in_the_score() -> None:
+@pytest.mark.parametrize("lattice", [True, False])
+def test_users_count_once_in_the_score(lattice: bool) -> None:
     # One user with 50 wrong rows among 10: as many rows must not move the score by more than one user.
-    model = select(validation=0.5, epsilon=200.0, mean_candidates=1.0)
+    model = select(validation=0.5, epsilon=200.0, mean_candidates=1.0, lattice=lattice)
     rows = [1] * 19 + [50]
     groups = np.repeat(np.arange(20), rows)
     y = np.where(groups == 19, "no", "yes")
@@ -379,9 +382,10 @@ def test_users_count_once_in_the_score() -> None:
     assert any(score < 0.95 for score in scores)
 
 
-def test_the_noise_of_a_score_is_for_one_user_of_those_held_out() -> None:
+@pytest.mark.parametrize("lattice", [True, False])
+def test_the_noise_of_a_score_is_for_one_user_of_those_held_out(lattice: bool) -> None:
     # Catches: noise for one row among all held-out rows, where a user may have all of theirs changed. False alarm 1e-6.
-    model = select(Constant(classes=("no", "yes")), validation=0.5, mean_candidates=1.0)
+    model = select(Constant(classes=("no", "yes")), validation=0.5, mean_candidates=1.0, lattice=lattice)
     groups = np.repeat(np.arange(40), 5)
     X, y = np.zeros((200, 1)), np.full(200, "yes")
     scores = [model.set_params(random_state=seed).fit(X, y, groups=groups).best_score_ for seed in range(100)]
@@ -399,6 +403,88 @@ def test_public_validation_is_exact_and_leaves_all_rows_for_training() -> None:
     assert fitted.best_score_ == balanced_accuracy_score(public[1], fitted.predict(public[0]))
     assert fitted.best_params_ == {"sign": 1}
     assert "scores on public rows" in fitted.guarantee_.assumptions
+
+
+# --- what the numbers are
+
+
+class Whole(StubClassifier):
+    """A stub that says what numbers its fits are made of: of whole ones only for a sign of 1."""
+
+    says: ClassVar[bool | None] = None  # None: the truth
+
+    def _in_whole_numbers(self):
+        return self.sign == 1 if self.says is None else self.says
+
+    def fit(self, X, y, groups=None):
+        super().fit(X, y, groups)
+        self.guarantee_ = replace(self.guarantee_, arithmetic="whole" if self.sign == 1 else "real")
+        return self
+
+
+class Boasting(Whole):
+    says = True
+
+
+def arithmetic(estimator: Any, candidates: Any = None, **settings: Any) -> str:
+    X, y = labelled(80)
+    return select(estimator, candidates, mean_candidates=2.0, **settings).fit(X, y).guarantee_.arithmetic
+
+
+def test_a_claim_about_the_program_needs_whole_fits_of_every_candidate_and_whole_scores() -> None:
+    # Catches: a claim read off the best run, or off the runs made, which tells of the others and of how many there were
+    public = {"public_validation": labelled(20, seed=1)}
+    assert arithmetic(Whole(), {"sign": [1]}, **public) == "whole"
+    assert arithmetic(Whole(), {"sign": [1]}, lattice=False, **public) == "real"
+    assert arithmetic(StubClassifier(), {"sign": [1]}, **public) == "real"
+    assert arithmetic(Whole(), {"sign": [1]}) == "real"  # predictions of a stranger, of all rows at once
+    assert {arithmetic(Whole(), {"sign": [1, -1]}, random_state=seed, **public) for seed in range(8)} == {"real"}
+    with pytest.raises(ValueError, match="Boasting promised"):
+        arithmetic(Boasting(), {"sign": [-1]}, **public)
+
+
+class Descendant(hp.PrivateLogisticRegression):
+    def predict(self, X):
+        return super().predict(X)
+
+
+def test_scores_of_the_library_s_own_models_are_whole(monkeypatch: pytest.MonkeyPatch) -> None:
+    # Catches: scores by a product of matrices, a descendant with a predict of its own that is not asked for it
+    honest = hp.PrivateLogisticRegression.fit
+
+    def whole(self: Any, *known: Any, **named: Any) -> Any:
+        honest(self, *known, **named)
+        self.guarantee_ = replace(self.guarantee_, arithmetic="whole")
+        return self
+
+    monkeypatch.setattr(hp.PrivateLogisticRegression, "fit", whole)
+    monkeypatch.setattr(hp.PrivateLogisticRegression, "_in_whole_numbers", lambda self: True)
+    own = {"estimator": hp.PrivateLogisticRegression(row_norm=3.0), "candidates": {"alpha": [0.1]}}
+    assert arithmetic(**own) == "whole"
+    assert arithmetic(**own, lattice=False) == "real"
+    assert arithmetic(Descendant(row_norm=3.0), {"alpha": [0.1]}) == "real"
+    asked = []
+    monkeypatch.setattr(Descendant, "predict", lambda self, X: asked.append(1) or np.full(len(X), "no"))
+    assert arithmetic(Descendant(row_norm=3.0), {"alpha": [0.1]}) == "real"
+    assert asked
+    monkeypatch.setattr(hp.PrivateLogisticRegression, "predict", None)  # is not what scores are made of
+    assert arithmetic(**own) == "whole"
+
+
+@pytest.mark.parametrize("lattice", [True, False])
+def test_the_number_of_runs_has_the_accounted_law(lattice: bool) -> None:
+    # Catches: a fit that draws its runs from another law than the one it is charged for. False alarm 1e-6.
+    X, y = np.zeros((40, 1)), np.full(40, "yes")
+    model = select(Constant(classes=["no", "yes"]), mean_candidates=4.0, distribution="geometric", lattice=lattice)
+    made = []
+    for seed in range(300):
+        Stub.seen.clear()
+        model.set_params(random_state=seed).fit(X, y)
+        made.append(sum(entry[0] == "fit" for entry in Stub.seen))
+    due = 300 * np.array([*(0.25 * 0.75**k for k in range(9)), 0.75**9])
+    seen = np.bincount(np.minimum(made, 10), minlength=11)[1:]
+    assert stats.chisquare(seen, due).pvalue > 1e-6
+    assert stats.chisquare(seen[::-1], due).pvalue < 1e-6
 
 
 # --- regressors
@@ -520,6 +606,7 @@ class OwnClasses(StubClassifier):
         (lambda: select(scoring=lambda *_: 1.0), "scoring is a function"),
         (lambda: select(public_validation=np.zeros(3)), "public_validation is a ndarray"),
         (lambda: select(progress=1), "progress is 1"),
+        (lambda: select(lattice=1), "lattice is 1"),
         (lambda: select(random_state=-1), "seed is -1"),
     ],
 )

@@ -97,6 +97,13 @@ def _products(matrix, vector, out):
         out[i] = dot(matrix[i], vector)
 
 
+@loop
+def _sparse_products(data, indices, starts, vector, out):
+    lanes = np.empty(_LANES)
+    for i in range(out.size):
+        out[i] = sparse_dot(data, indices, starts[i], starts[i + 1], vector, lanes)
+
+
 def squared_lengths(table: Array) -> Array:
     """Squared length of each row of an array."""
     out = np.empty(len(table))
@@ -126,6 +133,13 @@ def _with_bits(typing_context, bits):
         return builder.bitcast(arguments[0], ir.DoubleType())
 
     return types.float64(types.int64), generate
+
+
+def sparse_product(matrix: Any, vector: Array) -> Array:
+    """The same of a CSR matrix."""
+    out = np.empty(matrix.shape[0])
+    _sparse_products(matrix.data, matrix.indices, matrix.indptr, np.ascontiguousarray(vector), out)
+    return out
 
 
 @inner

@@ -5,13 +5,16 @@ from __future__ import annotations
 import functools
 import itertools
 import math
+from decimal import Context, Decimal
 
 import numpy as np
 import pytest
 from oracles.run_counts import pmf
 from scipy import integrate, optimize, special, stats
 
-from hushpoint.privacy import gdp_delta, gdp_epsilon, gdp_mu
+from hushpoint.lattice.words import Words, words_at
+from hushpoint.noise import seeded_source
+from hushpoint.privacy import gdp_delta, gdp_epsilon, gdp_mu, inversion
 from hushpoint.privacy import selection as sel
 from hushpoint.privacy.gaussian import rdp_epsilon
 from hushpoint.privacy.selection import (
@@ -293,11 +296,13 @@ def chi_square_p(drawn: np.ndarray, law: RunCount) -> float:
 
 
 @pytest.mark.parametrize(("distribution", "mean"), list(itertools.product(DISTRIBUTIONS, (1.2, 8.0))))
-def test_drawn_counts_have_the_accounted_law(distribution: str, mean: float) -> None:
+@pytest.mark.parametrize("exactly", [True, False])
+def test_drawn_counts_have_the_accounted_law(distribution: str, mean: float, exactly: bool) -> None:
     # Fixed seed; false alarm 1e-6. Power: a law with 20% more runs beyond the first, or another law, is rejected.
     law = run_count(mean, distribution)
     generator = np.random.default_rng(7)
-    drawn = np.array([law.draw(generator) for _ in range(30_000)])
+    bits = Words(words_at(seeded_source(7), "test", 0, 0))
+    drawn = np.array([law.drawn_exactly(bits) if exactly else law.draw(generator) for _ in range(30_000)])
     assert drawn.min() >= 1
     assert chi_square_p(drawn, law) > 1e-6
     assert chi_square_p(drawn, run_count(1 + 1.2 * (mean - 1), distribution)) < 1e-6
@@ -309,3 +314,79 @@ def test_drawn_counts_have_the_accounted_law(distribution: str, mean: float) -> 
 def test_one_run_is_always_one_run() -> None:
     generator = np.random.default_rng(0)
     assert {run_count(1, name).draw(generator) for name in DISTRIBUTIONS for _ in range(50)} == {1}
+    assert {run_count(1, name).drawn_exactly(Crafted(0)) for name in DISTRIBUTIONS} == {1}
+
+
+# --- the same, exactly
+
+
+class Crafted:
+    """The words of a uniform number of 256 bits that the test chooses."""
+
+    width, deepest = 64, 4
+
+    def __init__(self, bits: int) -> None:
+        self.left = [bits >> shift & (1 << 64) - 1 for shift in (192, 128, 64, 0)]
+
+    def word(self) -> int:
+        return self.left.pop(0)
+
+    def coin(self) -> int:
+        raise AssertionError("no coins are tossed")
+
+
+WIDE = Context(400)
+
+
+def chance_up_to(law: RunCount, count: int) -> Decimal:
+    """``P(K <= count)`` to 400 digits, by the formulas of docs/selection.md."""
+    g, total = Decimal(law.parameter), Decimal(0)
+    for k in range(1, count + 1):
+        if law.distribution == "poisson":
+            term = WIDE.divide(WIDE.power(g, k), Decimal(math.factorial(k)))
+        else:
+            term = WIDE.power(WIDE.subtract(Decimal(1), g), k)
+        total = WIDE.add(total, WIDE.divide(term, Decimal(k)) if law.distribution == "logarithmic" else term)
+    if law.distribution == "geometric":
+        return WIDE.divide(WIDE.multiply(total, g), WIDE.subtract(Decimal(1), g))
+    if law.distribution == "logarithmic":
+        return WIDE.divide(total, WIDE.ln(g).copy_negate())
+    return WIDE.divide(total, WIDE.subtract(WIDE.exp(g), Decimal(1)))
+
+
+@pytest.mark.parametrize(("distribution", "mean"), list(itertools.product(DISTRIBUTIONS, (1 + 1e-12, 1.2, 8.0, 290.0))))
+def test_exact_draws_change_where_the_law_does(distribution: str, mean: float) -> None:
+    # Catches: a first term or a normaliser that is off, decimals that lose digits (28 is what operators keep): a
+    # uniform number 2^-250 beside a value of the distribution function must be on its right side.
+    law = run_count(mean, distribution)
+    seen = 0
+    for count in (1, 2, 3, 50, 300):
+        edge = int(WIDE.multiply(chance_up_to(law, count), Decimal(1 << 256)))
+        if 64 <= edge < (1 << 256) - 64:  # fifty runs may be all but certain, one run all but impossible
+            assert law.drawn_exactly(Crafted(edge - 64)) <= count
+            assert law.drawn_exactly(Crafted(edge + 64)) > count
+            seen += 1
+    assert seen >= 2
+
+
+def test_what_the_bits_do_not_decide_is_an_error_and_never_a_guess() -> None:
+    law = run_count(8.0, "logarithmic")
+    edge = int(WIDE.multiply(chance_up_to(law, 3), Decimal(1 << 256)))
+    with pytest.raises(ArithmeticError, match="do not release"):
+        law.drawn_exactly(Crafted(edge))
+    # one half is a number of 256 bits: U = 1/2 and more is not below it, and that is decided
+    half = RunCount("geometric", 0.5)
+    assert [half.drawn_exactly(Crafted((1 << 255) + k)) for k in (-1, 0, 1)] == [1, 2, 2]
+
+
+@pytest.mark.parametrize("number", [1e-300, 1e-8, 0.3, 0.5, 1 - 2**-53])
+def test_decimals_lie_on_both_sides_of_the_truth(number: float) -> None:
+    # Catches: rounding to nearest, or in the default context, where a bound is claimed.
+    for (low, high), truth in (
+        (inversion.log_inverse(number), WIDE.ln(Decimal(number)).copy_negate()),
+        (inversion.exp_less_one(number), WIDE.subtract(WIDE.exp(Decimal(number)), Decimal(1))),
+        (inversion.rest_of(number), WIDE.subtract(Decimal(1), Decimal(number))),
+        (inversion.over(inversion.exactly(number), 7), WIDE.divide(Decimal(number), Decimal(7))),
+    ):
+        assert low <= truth <= high
+        assert WIDE.subtract(high, low) <= Decimal("1e-115") * max(truth, 1)

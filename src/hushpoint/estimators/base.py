@@ -20,6 +20,7 @@ from hushpoint._checks import (
     require_positive,
     warn_of_large_delta,
 )
+from hushpoint._fixed import product, sparse_product
 from hushpoint._refits import TellsOfRefits
 from hushpoint._silence import silent_about, validated
 from hushpoint._types import Array
@@ -174,11 +175,31 @@ class PrivateLinear(TellsOfRefits, BaseEstimator):
         return int(check_random_state(self.random_state).randint(2**31 - 1))
 
     @silent_about("X")
-    def _scores(self, X: Any) -> Array:
-        """Linear predictions, a column per model. Rows are scaled down to the norm that training scaled them to."""
+    def _scores(self, X: Any, alone: bool = False) -> Array:
+        """Linear predictions, a column per model. Rows are scaled down to the norm that training scaled them to.
+
+        ``alone``: each is, to the bit, a function of its row and of the model, whatever other rows there are and
+        however they are stored. A product of matrices is not: it sums in an order that depends on the shapes.
+        """
         check_is_fitted(self)
         X = scaled_to(validated(self, X, accept_sparse="csr", dtype=np.float64, reset=False), self._row_norm)
-        return np.asarray(X @ np.atleast_2d(self.coef_).T + self.intercept_, dtype=np.float64)
+        models = np.atleast_2d(self.coef_)
+        if alone:
+            multiply = sparse_product if scipy.sparse.issparse(X) else product
+            return np.asarray(np.column_stack([multiply(X, model) for model in models]) + self.intercept_)
+        return np.asarray(X @ models.T + self.intercept_, dtype=np.float64)
+
+    def _predict_alone(self, X: Any) -> NDArray[Any]:
+        """``predict``, each answer to the bit a function of its row and of the model: what noisy scores are made of."""
+        return self._answers(self._scores(X, alone=True))
+
+    def _answers(self, scores: Array) -> NDArray[Any]:
+        """Predictions from linear ones, a column per model."""
+        raise NotImplementedError
+
+    def _in_whole_numbers(self) -> bool:
+        """Whether the guarantee of every fit with these parameters is one in whole numbers, whatever the rows."""
+        return False
 
 
 def order_of_rows(problem: Problem, groups: ArrayLike | None) -> Any:

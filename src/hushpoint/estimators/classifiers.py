@@ -73,7 +73,10 @@ class _PrivateClassifier(ClassifierMixin, PrivateLinear):
     def predict(self, X: Any) -> NDArray[Any]:
         """The most likely class of each row."""
         scores = self.decision_function(X)
-        index = (scores > 0).astype(int) if scores.ndim == 1 else scores.argmax(axis=1)
+        return self._answers(scores[:, None] if scores.ndim == 1 else scores)
+
+    def _answers(self, scores: Array) -> NDArray[Any]:
+        index = (scores[:, 0] > 0).astype(int) if len(self.classes_) == 2 else scores.argmax(axis=1)
         return np.asarray(self.classes_[index])
 
     @silent_about("X, y or sample_weight")

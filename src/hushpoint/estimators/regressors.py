@@ -51,7 +51,10 @@ class _PrivateRegressor(RegressorMixin, PrivateLinear):
 
     def predict(self, X: Any) -> Array:
         """Predicted targets; of a private model clipped to ``target_range``."""
-        return np.clip(self._scores(X)[:, 0], self._low, self._high)
+        return self._answers(self._scores(X))
+
+    def _answers(self, scores: Array) -> Array:
+        return np.clip(scores[:, 0], self._low, self._high)
 
     @silent_about("X, y or sample_weight")
     def score(self, X: Any, y: ArrayLike, sample_weight: ArrayLike | None = None) -> float:

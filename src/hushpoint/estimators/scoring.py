@@ -14,6 +14,7 @@ from sklearn.metrics import check_scoring
 
 from hushpoint._checks import require_range, shown
 from hushpoint._types import Array, Indices
+from hushpoint.estimators.merits import whole_score
 from hushpoint.noise import Source
 
 Score = Callable[[Any, Source, int], float]
@@ -23,15 +24,21 @@ _BOUNDED = {"classifier": ("accuracy",), "regressor": ("neg_mean_squared_error",
 
 @dataclass(frozen=True)
 class BoundedScore:
-    """A mean over items of a number from 0 to 1; errors are measured within the declared ``target_range``."""
+    """A mean over items of a number from 0 to 1; errors are measured within the declared ``target_range``.
+
+    On the ``lattice`` the mean and its noise are of whole numbers.
+    """
 
     name: str
     target_range: tuple[float, float] | None = None
+    lattice: bool = True
 
     def on(self, X: Any, y: Any, owners: Indices | None, mu: float) -> Score:
         """The mean over these held-out items, made mu-GDP."""
         true = np.asarray(y)
         items = np.arange(len(true)) if owners is None else np.unique(owners, return_inverse=True)[1]
+        if self.lattice:
+            return whole_score(self.merits, X, true, items, mu)
         counts = np.bincount(items)
         std = (1 + 1e-12) / (len(counts) * mu)  # replaced or zeroed, one item moves the mean by at most 1/len(counts)
 
@@ -81,7 +88,9 @@ class PublicScore:
         return value
 
 
-def checked_score(estimator: Any, scoring: Any, public_validation: Any) -> BoundedScore | PublicScore:
+def checked_score(
+    estimator: Any, scoring: Any, public_validation: Any, lattice: bool = True
+) -> BoundedScore | PublicScore:
     """The score that was asked for; of private rows only one that no row can move far."""
     if public_validation is not None:
         if not (isinstance(public_validation, (tuple, list)) and len(public_validation) == 2):
@@ -100,7 +109,7 @@ def checked_score(estimator: Any, scoring: Any, public_validation: Any) -> Bound
             f"scoring is {shown(name)}. A score of private rows needs a bound on what one row does to it: choose "
             f"one of {', '.join(map(repr, choices))}, or pass public_validation=(X, y), where any score is free."
         )
-    return BoundedScore(name, _target_range(estimator) if kind == "regressor" else None)
+    return BoundedScore(name, _target_range(estimator) if kind == "regressor" else None, lattice)
 
 
 def _target_range(estimator: Any) -> tuple[float, float]:

@@ -20,15 +20,18 @@ from hushpoint._refits import TellsOfRefits
 from hushpoint._silence import silent_about
 from hushpoint._types import Indices
 from hushpoint.certificates import ADJACENCIES
+from hushpoint.estimators.merits import predicts_alone
 from hushpoint.estimators.planner import Parameters
 from hushpoint.estimators.scoring import checked_score
 from hushpoint.labels import READ_FROM_LABELS, class_set
+from hushpoint.lattice.words import Words, words_at
 from hushpoint.noise import Source, source_for
 from hushpoint.privacy.gaussian import gdp_delta, gdp_epsilon
-from hushpoint.privacy.guarantee import Adjacency, Budget, Guarantee, checked_delta, checked_epsilon
+from hushpoint.privacy.guarantee import Adjacency, Arithmetic, Budget, Guarantee, checked_delta, checked_epsilon
 from hushpoint.privacy.selection import (
     DISTRIBUTIONS,
     Distribution,
+    RunCount,
     best_distribution,
     run_count,
     selection_epsilon,
@@ -91,6 +94,9 @@ class PrivateSelect(TellsOfRefits, MetaEstimatorMixin, BaseEstimator):
         None: the secure source. An integer is for experiments, and the guarantee says so.
     progress : bool
         Show that something is going on. Never how many runs there were.
+    lattice : bool
+        Scores are sums of whole numbers with noise that is drawn exactly, and so is the number of runs. If the fits are
+        in whole numbers too, the guarantee is about the program. False: floating-point numbers stand for real ones.
 
     Attributes
     ----------
@@ -115,6 +121,7 @@ class PrivateSelect(TellsOfRefits, MetaEstimatorMixin, BaseEstimator):
     adjacency: Adjacency = "replace-one"
     random_state: int | None = None
     progress: bool = False
+    lattice: bool = True
 
     @silent_about("X, y or groups")
     def fit(self, X: Any, y: Any, groups: ArrayLike | None = None) -> PrivateSelect:
@@ -123,7 +130,9 @@ class PrivateSelect(TellsOfRefits, MetaEstimatorMixin, BaseEstimator):
         With ``groups`` (a user for each row) users are split, scored as the mean over their rows, and protected whole.
         """
         settings = self._checked_candidates()
-        chosen_score = checked_score(self.estimator, self.scoring, self.public_validation)
+        lattice = require_flag("lattice", self.lattice)
+        chosen_score = checked_score(self.estimator, self.scoring, self.public_validation, lattice)
+        arithmetic = self._arithmetic(settings)
         delta, distribution, mu = self._checked_budget()
         self._tell_of_refits()
         source = source_for(self.random_state)
@@ -144,19 +153,21 @@ class PrivateSelect(TellsOfRefits, MetaEstimatorMixin, BaseEstimator):
         law = run_count(self.mean_candidates, distribution)
         best: tuple[float, Any, dict[str, Any]] | None = None
         with _working(self.progress):
-            for run in range(law.draw(source.stream("select-count"))):
+            for run in range(_number_of_runs(law, source, lattice)):
+                # Runs are alike and independent whatever the law of this draw is, and it is the same in both worlds.
+                # It is uniform too: NumPy draws bounded integers again until they fit.
                 chosen = settings[int(source.stream("select-candidate", 0, run).integers(len(settings)))]
                 seed = None if source.secure else int(source.stream("select-seed", 0, run).integers(1 << 62))
                 model = clone(self.estimator)
                 model._one_of_several = True
                 model.set_params(**clone(chosen, safe=False), **own, random_state=seed).fit(**training)
-                self._check_run(model, mu, groups is not None)
+                self._check_run(model, mu, groups is not None, arithmetic)
                 value = score(model, source, run)
                 if best is None or value > best[0]:
                     best = value, model, chosen
         assert best is not None  # every law makes at least one run
         value, model, chosen = best
-        self.guarantee_ = self._guarantee(model.guarantee_, delta, distribution, mu, source)
+        self.guarantee_ = self._guarantee(model.guarantee_, delta, distribution, mu, source, arithmetic)
         self.best_estimator_, self.best_params_ = self._restated(model), dict(chosen)
         self.best_score_ = chosen_score.in_units(value)
         self.distribution_, self.run_mu_ = distribution, mu
@@ -274,7 +285,14 @@ class PrivateSelect(TellsOfRefits, MetaEstimatorMixin, BaseEstimator):
         epsilon = gdp_epsilon(mu * (1 - 1e-9), own_delta)
         return {"epsilon": epsilon, "delta": own_delta, "adjacency": self.adjacency}
 
-    def _check_run(self, model: Any, mu: float, grouped: bool) -> None:
+    def _arithmetic(self, settings: list[dict[str, Any]]) -> Arithmetic:
+        """What numbers are in a run, whichever candidate it draws: from that of the runs made, others could be told."""
+        if not self.lattice or not (self.public_validation is not None or predicts_alone(self.estimator)):
+            return "real"
+        says = [getattr(clone(self.estimator).set_params(**one), "_in_whole_numbers", None) for one in settings]
+        return "whole" if all(say is not None and say() for say in says) else "real"
+
+    def _check_run(self, model: Any, mu: float, grouped: bool, arithmetic: Arithmetic) -> None:
         """What the estimator promises for one run must be what the selection is accounted with."""
         promised = getattr(model, "guarantee_", None)
         name = type(model).__name__
@@ -282,6 +300,10 @@ class PrivateSelect(TellsOfRefits, MetaEstimatorMixin, BaseEstimator):
             raise ValueError(f"{name} has no guarantee_ with a mu after fit. PrivateSelect needs Gaussian-DP runs.")
         if not promised.mu <= mu:
             raise ValueError(f"{name} spent mu = {promised.mu:g} where {mu:g} was allowed. It ignores its epsilon.")
+        if arithmetic == "whole" and promised.arithmetic != "whole":
+            raise ValueError(
+                f"{name} promised a fit in whole numbers, and its guarantee_ is not one. Pass lattice=False."
+            )
         unit = "user" if grouped else "record"
         wanted = (unit, self.adjacency, "proved", None, None)
         if (promised.unit, promised.adjacency, promised.basis, promised.item, promised.observers) != wanted:
@@ -291,7 +313,13 @@ class PrivateSelect(TellsOfRefits, MetaEstimatorMixin, BaseEstimator):
             )
 
     def _guarantee(
-        self, one_run: Guarantee, delta: float, distribution: Distribution, mu: float, source: Source
+        self,
+        one_run: Guarantee,
+        delta: float,
+        distribution: Distribution,
+        mu: float,
+        source: Source,
+        arithmetic: Arithmetic,
     ) -> Guarantee:
         assumptions = (
             *one_run.assumptions,
@@ -303,7 +331,10 @@ class PrivateSelect(TellsOfRefits, MetaEstimatorMixin, BaseEstimator):
         epsilon = selection_epsilon(mu, delta, self.mean_candidates, distribution)
         whom = one_run.unit, one_run.adjacency, one_run.view
         section = f"{one_run.section}, then docs/selection.md"
-        return Guarantee(epsilon, delta, None, *whom, "proved", section, assumptions, source=source.describe())
+        told = source.describe()
+        return Guarantee(
+            epsilon, delta, None, *whom, "proved", section, assumptions, source=told, arithmetic=arithmetic
+        )
 
     def _public_classes(self) -> tuple[str, ...]:
         read = is_classifier(self.estimator) and self.estimator.get_params()["classes"] is None
@@ -361,6 +392,12 @@ class PrivateSelect(TellsOfRefits, MetaEstimatorMixin, BaseEstimator):
         tags.input_tags.sparse = inner.input_tags.sparse
         tags.target_tags.required = True
         return tags
+
+
+def _number_of_runs(law: RunCount, source: Source, exactly: bool) -> int:
+    if exactly:
+        return law.drawn_exactly(Words(words_at(source, "select-count", 0, 0)))
+    return law.draw(source.stream("select-count"))
 
 
 def _rows(users: Indices, chosen: Indices) -> Indices:

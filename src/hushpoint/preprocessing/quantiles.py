@@ -7,27 +7,32 @@ Every round asks, of each search, whether its threshold ``t`` lies below the qua
 where an item is a record, or a user with several. An item's term lies in [-q, 1-q] and is 0 where its values are
 missing. So one replaced item moves S by at most 1, one zeroed item by at most ``max(q, 1-q)``; ``k`` searches at once
 are a vector, and the rounds compose: ``mu = Delta sqrt(rounds)/s``.
+
+On the lattice all of this is in whole numbers (``counts.py``) and holds for the program; without it, floating-point
+numbers stand for real ones.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 
-from hushpoint._checks import require_choice, require_count, require_inside, require_positive
+from hushpoint._checks import require_choice, require_count, require_flag, require_inside, require_positive
 from hushpoint._silence import silent_about
-from hushpoint._types import Array
+from hushpoint._types import Array, Indices
 from hushpoint.certificates import ADJACENCIES
+from hushpoint.lattice import rounded_normals
 from hushpoint.noise import Source, source_for
 from hushpoint.preprocessing._input import names_of, require_pair, require_ranges
+from hushpoint.preprocessing.counts import WholeShares, finest_parts, whole_weights
 from hushpoint.privacy.gaussian import gdp_epsilon, gdp_mu, round_up
-from hushpoint.privacy.guarantee import Adjacency, Budget, Guarantee, Unit, checked_delta
-from hushpoint.rows import checked
+from hushpoint.privacy.guarantee import Adjacency, Arithmetic, Budget, Guarantee, Unit, checked_delta
+from hushpoint.rows import ArrayRows, SparseRows, StreamedRows, checked
 
 _SECTION = "1.2, with docs/preprocessing.md"
 _QUANTILE = "Pass a number between 0 and 1, for example 0.5."
@@ -51,6 +56,7 @@ class _Terms(NamedTuple):
     rounds: int
     smallest: float | None
     seed: int | None
+    lattice: bool
 
 
 @dataclass(frozen=True)
@@ -96,18 +102,31 @@ def sensitivity(quantiles: Sequence[float], adjacency: str) -> float:
     return round_up(math.sqrt(sum(max(q, 1 - q) ** 2 for q in quantiles)))
 
 
-def search(
-    columns: Sequence[_Shares], quantiles: Sequence[float], grids: Sequence[_Grid], std: float, source: Source
-) -> tuple[list[tuple[float, float]], Array]:
+class _Counted(NamedTuple):
+    """Searches that are about to begin: what is counted, for which quantiles, and with how much noise."""
+
+    columns: Sequence[Any]
+    quantiles: Sequence[Any]
+    std: Any
+    whole: bool  # the counts, the quantiles and the noise are whole numbers
+
+    def noise(self, source: Source, step: int) -> NDArray[Any]:
+        """What a round adds to its counts."""
+        if self.whole:
+            return rounded_normals(source, "quantile search", [0], step, len(self.quantiles), self.std)
+        return source.normals("quantile search", [0], step, len(self.quantiles), self.std)
+
+
+def search(counted: _Counted, grids: Sequence[_Grid], source: Source) -> tuple[list[tuple[float, float]], NDArray[Any]]:
     """The grid cell each search ends in, and everything that was released on the way, one row a round."""
     rounds = grids[0].rounds
     left, right = [0] * len(grids), [1 << rounds] * len(grids)
-    released = np.empty((rounds, len(grids)))
+    released = np.empty((rounds, len(grids)), dtype=np.int64 if counted.whole else np.float64)
     for step in range(rounds):
         middle = [(a + b) // 2 for a, b in zip(left, right, strict=True)]
-        asked = zip(columns, grids, middle, quantiles, strict=True)
+        asked = zip(counted.columns, grids, middle, counted.quantiles, strict=True)
         released[step] = [column.statistic(grid.edges(index), q) for column, grid, index, q in asked]
-        released[step] += source.normals("quantile search", [0], step, len(grids), std)[0]
+        released[step] += counted.noise(source, step)[0]
         for j, index in enumerate(middle):
             if released[step, j] < 0:
                 left[j] = index
@@ -132,6 +151,7 @@ def private_quantile(
     rounds: int = 16,
     smallest: float | None = None,
     seed: int | None = None,
+    lattice: bool = True,
 ) -> PrivateEstimate:
     """A quantile of private numbers: the least grid value with about ``quantile`` of them at or below it.
 
@@ -161,11 +181,14 @@ def private_quantile(
         1e-9 of the distance between the bounds.
     seed : int, optional
         None draws from the operating system; an integer is for experiments.
+    lattice : bool
+        Count in whole numbers, with noise that is drawn exactly: the guarantee is then about the program. False:
+        floating-point numbers stand for real ones; for experiments.
     """
     column = _as_floats("values", values)
     if column.ndim != 1 or not len(column):
         raise ValueError(f"values has shape {column.shape}. Pass a vector with one number an item.")
-    terms = _Terms(epsilon, mu, delta, adjacency, groups, rounds, smallest, seed)
+    terms = _Terms(epsilon, mu, delta, adjacency, groups, rounds, smallest, seed, lattice)
     return _quantile_of(column, quantile, (low, high), terms)
 
 
@@ -183,6 +206,7 @@ def private_ranges(
     rounds: int = 16,
     smallest: float | None = None,
     seed: int | None = None,
+    lattice: bool = True,
 ) -> PrivateEstimate:
     """A range (low, high) of every column, by two private quantiles of each.
 
@@ -197,7 +221,7 @@ def private_ranges(
         Public (low, high) of each column, however coarse.
     quantiles : pair of float
         Which quantiles make the range.
-    epsilon, mu, delta, adjacency, groups, rounds, smallest, seed
+    epsilon, mu, delta, adjacency, groups, rounds, smallest, seed, lattice
         As in ``private_quantile``.
     """
     table = _as_floats("X", X)
@@ -206,7 +230,7 @@ def private_ranges(
     pairs = require_ranges("bounds", bounds, table.shape[1], names_of(X))
     lower, upper = require_pair("quantiles", quantiles)
     both = [require_inside("quantile", end, remedy=_QUANTILE) for end in (lower, upper)]
-    terms = _Terms(epsilon, mu, delta, adjacency, groups, rounds, smallest, seed)
+    terms = _Terms(epsilon, mu, delta, adjacency, groups, rounds, smallest, seed, lattice)
     cells, guarantee = _spend(table.T, both, pairs, terms)
     # Outer edges of both cells: never an empty range, even of a constant column or of crossed searches.
     found = np.array(cells).reshape(len(pairs), 4)
@@ -227,6 +251,7 @@ def private_row_norm(
     rounds: int = 16,
     smallest: float | None = None,
     seed: int | None = None,
+    lattice: bool = True,
 ) -> PrivateEstimate:
     """A bound on the length of rows that about ``quantile`` of them keep: to be declared as ``row_norm``.
 
@@ -240,14 +265,21 @@ def private_row_norm(
         A public bound, however coarse.
     quantile : float
         The share of rows that need not be scaled down.
-    epsilon, mu, delta, adjacency, groups, rounds, smallest, seed
+    epsilon, mu, delta, adjacency, groups, rounds, smallest, seed, lattice
         As in ``private_quantile``.
     """
     largest = require_positive("largest", largest, remedy="Pass a public bound on the length of any row.")
-    terms = _Terms(epsilon, mu, delta, adjacency, groups, rounds, smallest, seed)
+    terms = _Terms(epsilon, mu, delta, adjacency, groups, rounds, smallest, seed, lattice)
+    store = checked(X)
     with np.errstate(over="ignore"):  # an infinite length is longer than every threshold, as it should be
-        lengths = np.sqrt(checked(X).squared_norms())
-    return _quantile_of(lengths, quantile, (0.0, largest), terms)
+        # To the bit a function of the row alone: squares are summed in one order for every place and every storage, and
+        # square roots are rounded as the standard says. Of rows in a store from outside, or in other coordinates,
+        # nobody knows.
+        lengths = np.sqrt(store.squared_norms())
+    found = _quantile_of(lengths, quantile, (0.0, largest), terms)
+    if isinstance(store, (ArrayRows, SparseRows, StreamedRows)):
+        return found
+    return found._replace(guarantee=replace(found.guarantee, arithmetic="real"))
 
 
 def _quantile_of(column: Array, quantile: float, bounds: tuple[float, float], terms: _Terms) -> PrivateEstimate:
@@ -259,18 +291,41 @@ def _quantile_of(column: Array, quantile: float, bounds: tuple[float, float], te
 def _spend(columns: Any, each: list[float], bounds: Any, terms: _Terms) -> tuple[list[tuple[float, float]], Guarantee]:
     """Search each of the quantiles in every column, with the noise that the budget asks for."""
     grids = [_grid(low, high, terms.smallest, terms.rounds) for low, high in bounds for _ in each]
-    weights = _user_weights(terms.groups, len(columns[0]))
-    shares = [one for column in columns for one in [_Shares(column, weights)] * len(each)]
     mu, delta, adjacency = _allowed_mu(terms.epsilon, terms.mu, terms.delta), terms.delta, terms.adjacency
     require_choice("adjacency", adjacency, ADJACENCIES)
+    counting = _in_whole_numbers if require_flag("lattice", terms.lattice) else _in_real_numbers
     quantiles, rounds, source = each * len(columns), grids[0].rounds, source_for(terms.seed)
-    std = round_up(sensitivity(quantiles, adjacency) * math.sqrt(rounds) / mu, 1e-14)
-    cells, _ = search(shares, quantiles, grids, std, source)
+    cells, _ = search(counting(columns, quantiles, rounds, mu, terms), grids, source)
     searches = "one quantile" if len(quantiles) == 1 else f"{len(quantiles)} quantiles"
     how = f"{searches} searched on a public grid in {rounds} rounds of noisy counts"
     unit: Unit = "record" if terms.groups is None else "user"
+    numbers: Arithmetic = "whole" if terms.lattice else "real"
     spent, told = gdp_epsilon(mu, delta), source.describe()
-    return cells, Guarantee(spent, delta, mu, unit, adjacency, "iterates", "proved", _SECTION, (how,), source=told)
+    whom = unit, adjacency
+    return cells, Guarantee(
+        spent, delta, mu, *whom, "iterates", "proved", _SECTION, (how,), source=told, arithmetic=numbers
+    )
+
+
+def _in_whole_numbers(columns: Any, quantiles: list[float], rounds: int, mu: float, terms: _Terms) -> _Counted:
+    order, counts = _users(terms.groups, len(columns[0]))
+    items = len(columns[0]) if counts is None else len(counts)
+    parts, scale = finest_parts(items, counts is not None, quantiles, terms.adjacency, rounds, mu)
+    weights = None if counts is None else whole_weights(order, counts, parts.heaviest)
+    each = len(quantiles) // len(columns)
+    shares = [one for column in columns for one in [WholeShares(column, weights, parts.one)] * each]
+    return _Counted(shares, [parts.quantile(q) for q in quantiles], scale, whole=True)
+
+
+def _in_real_numbers(columns: Any, quantiles: list[float], rounds: int, mu: float, terms: _Terms) -> _Counted:
+    weights, each, adjacency = (
+        _user_weights(terms.groups, len(columns[0])),
+        len(quantiles) // len(columns),
+        terms.adjacency,
+    )
+    shares = [one for column in columns for one in [_Shares(column, weights)] * each]
+    std = round_up(sensitivity(quantiles, adjacency) * math.sqrt(rounds) / mu, 1e-14)
+    return _Counted(shares, quantiles, std, whole=False)
 
 
 def _allowed_mu(epsilon: float | None, mu: float | None, delta: float) -> float:
@@ -298,13 +353,21 @@ def _as_floats(name: str, values: Any) -> Array:
         raise ValueError(f"{name} has entries that are not numbers. Encode or leave out text columns.") from None
 
 
-def _user_weights(groups: ArrayLike | None, rows: int) -> Array | None:
-    """One over the number of rows of a row's user: users count equally, and none counts more than once."""
+def _users(groups: ArrayLike | None, rows: int) -> tuple[Indices, Indices | None]:
+    """The order that puts the rows of each user together, and how many each has; None: every row is an item."""
     if groups is None:
-        return None
+        return np.arange(rows), None
     from hushpoint.problem import _checked_groups
 
     order, _, counts = _checked_groups(groups, rows)
+    return order, counts
+
+
+def _user_weights(groups: ArrayLike | None, rows: int) -> Array | None:
+    """One over the number of rows of a row's user: users count equally, and none counts more than once."""
+    order, counts = _users(groups, rows)
+    if counts is None:
+        return None
     weights: Array = np.empty(rows)
     weights[order] = np.repeat(1.0 / counts, counts)
     return weights

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -85,6 +85,8 @@ class PrivateRangeScaler(TellsOfRefits, OneToOneFeatureMixin, TransformerMixin, 
         Differences below this do not matter; default 1e-9 of the distance between the bounds.
     random_state : int, optional
         None draws from the operating system; an integer is for experiments.
+    lattice : bool
+        Count in whole numbers, with noise that is drawn exactly, so that the guarantee is about the program.
     """
 
     bounds: Any = None
@@ -96,6 +98,7 @@ class PrivateRangeScaler(TellsOfRefits, OneToOneFeatureMixin, TransformerMixin, 
     rounds: int = 16
     smallest: float | None = None
     random_state: int | None = None
+    lattice: bool = field(default=True, kw_only=True)
 
     @silent_about("X or groups")
     def fit(self, X: Any, y: Any = None, groups: ArrayLike | None = None) -> PrivateRangeScaler:
@@ -119,6 +122,7 @@ class PrivateRangeScaler(TellsOfRefits, OneToOneFeatureMixin, TransformerMixin, 
             rounds=self.rounds,
             smallest=self.smallest,
             seed=self.random_state,
+            lattice=self.lattice,
         )
         return self
 

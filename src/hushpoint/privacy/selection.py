@@ -13,8 +13,9 @@ replaced by corners outside of it, so every number errs to the safe side.
 
 from __future__ import annotations
 
+import itertools
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Literal
@@ -24,6 +25,8 @@ from scipy import optimize, special
 
 from hushpoint._checks import require, require_choice
 from hushpoint._types import Array
+from hushpoint.lattice.words import Bits
+from hushpoint.privacy import inversion
 from hushpoint.privacy.gaussian import gaussian_rdp, gdp_delta, gdp_epsilon, gdp_mu, round_up
 
 Distribution = Literal["geometric", "logarithmic", "poisson"]
@@ -112,8 +115,31 @@ class RunCount:
             return fraction / (1 - (1 - self.parameter) * missed)
         return 1 + math.log1p(-(1 - self.parameter) * missed) / self.log_inverse
 
+    def drawn_exactly(self, bits: Bits) -> int:
+        """One draw of ``K`` from the law of the formula, by whole numbers and decimals. It must stay secret."""
+        if self.one_run:
+            return 1
+        if self.distribution == "geometric":
+            whole = inversion.exactly(1.0)
+        elif self.distribution == "logarithmic":
+            whole = inversion.log_inverse(self.parameter)
+        else:
+            whole = inversion.exp_less_one(self.parameter)
+        return inversion.least_count(self._terms(), whole, bits.word)
+
+    def _terms(self) -> Iterator[inversion.Between]:
+        """``P(K = k)``, ``k >= 1``, times what `drawn_exactly` divides by."""
+        parameter = inversion.exactly(self.parameter)
+        ratio = parameter if self.distribution == "poisson" else inversion.rest_of(self.parameter)
+        power = parameter if self.distribution == "geometric" else ratio  # the first term
+        for k in itertools.count(1):
+            yield inversion.over(power, k) if self.distribution == "logarithmic" else power
+            power = inversion.times(power, ratio)
+            if self.distribution == "poisson":
+                power = inversion.over(power, k + 1)
+
     def draw(self, generator: np.random.Generator) -> int:
-        """One draw of ``K``. It must stay secret: only the best run is covered by the accounting."""
+        """One draw of ``K``, in floating-point numbers. It must stay secret: only the best run is accounted for."""
         if self.one_run:
             return 1
         if self.distribution == "geometric":
