@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from hushpoint._described import held, is_ours
 from hushpoint._types import Array, Indices
 from hushpoint.certificates import Certificate
+from hushpoint.operators.whole import is_whole_within
 from hushpoint.problem import Facts
 
 if TYPE_CHECKING:
@@ -106,7 +107,10 @@ class Operator(ABC):
         """Whether an item can honestly have sent a message from its block and the public point."""
         sensitivity = self.certificate(relaxation).sensitivity.get(("user", "zero-out"), math.inf)
         counted = 1.0 if self.multiplicity is None else self.multiplicity
-        return is_within(message, float(np.max(np.asarray(sensitivity) / counted)))
+        longest = float(np.max(np.asarray(sensitivity) / counted))
+        if self.unit is None or math.isinf(longest):
+            return is_within(message, longest)
+        return is_whole_within(message.tolist(), math.ceil(longest / self.unit))
 
     def reach(self) -> float:
         """How long points and blocks from an untrusted server may be for the guarantee to hold as stated."""
