@@ -9,7 +9,7 @@ import hashlib
 import json
 import struct
 from dataclasses import dataclass
-from itertools import pairwise
+from itertools import accumulate, pairwise
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
@@ -137,10 +137,10 @@ def decode(data: bytes, kind: type[Record], key: EllipticCurvePublicKey | None =
         if fields.pop("kind") != kind.__name__ or len(names) != len(lengths):
             raise Refused("the record is of another kind")
         whole = _names(fields.pop("whole", []), names)
-        ends = np.cumsum([_WIDTH * _count(lengths[name]) for name in names]).tolist()
+        ends: list[int] = list(accumulate(_WIDTH * _count(lengths[name]) for name in names))
         if (ends[-1] if ends else 0) != len(body):
             raise Refused("the record has not the numbers that it announces")
-        parts = [body[start:end] for start, end in pairwise([0, *ends])]
+        parts = [body[start:end] for start, end in pairwise((0, *ends))]
         vectors: dict[str, Any] = {name: _numbers(part, name in whole) for name, part in zip(names, parts, strict=True)}
         record = kind(**fields, **vectors)
         _check_fields(record)

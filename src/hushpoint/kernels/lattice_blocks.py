@@ -7,6 +7,8 @@ units, cut to the radius.
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
 from hushpoint._compiled import inner, loop
@@ -87,13 +89,13 @@ class IdleMoves:
 
 
 def _from_offsets(
-    found: Array, z: Array, gap: Array, anchors: Indices, relaxation: float, unit: float, most: int
+    found: Array, z: Any, gap: Any, anchors: Indices, relaxation: float, unit: float, most: int
 ) -> Indices:
     offsets = found - z
     offsets *= 2 * relaxation
     offsets += gap
     _make_all_whole(offsets, unit, float(most))
-    return anchors + offsets.astype(np.int64)
+    return np.asarray(anchors + offsets.astype(np.int64))
 
 
 @loop

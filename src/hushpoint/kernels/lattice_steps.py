@@ -14,7 +14,7 @@ _WORTH_SHARING = 1 << 19  # multiplications of a round from which on threads pay
 
 
 def summed_updates(
-    rows: FixedRows, chosen: Indices, z: Array, steps: int, size: float, unit: float, most: int, counts: Indices
+    rows: FixedRows, chosen: Indices, counts: Indices, z: Array, steps: int, size: float, unit: float, most: int
 ) -> Indices:
     """The sum of the messages of the chosen items, each counted so many times."""
     setting = rows.loss, steps, size, unit, float(most)

@@ -52,7 +52,7 @@ class Operator(ABC):
     rests_with_noise: bool = False  # at its participation cap a block still adds noise
     chunk: int | None = None  # blocks to move at a time, to keep temporaries small; None: all
     tolerance: float = 0.0  # stated distance of a computed prox from the exact one
-    multiplicity: Array | None = None  # how often the message of a block counts in the sum; None: once
+    multiplicity: NDArray[Any] | None = None  # how often the message of a block counts in the sum; None: once
     unit: float | None = None  # step of the lattice that its messages are on: int64, summed exactly; None: real numbers
 
     def identity(self) -> dict[str, Any]:

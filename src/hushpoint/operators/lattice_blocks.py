@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import copy
-import math
 from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
 from hushpoint._types import Array, Indices
 from hushpoint.certificates import Certificate
-from hushpoint.operators.base import Operator
 from hushpoint.operators.consensus import FRESH_NOISE, AnchoredADMM
 from hushpoint.operators.sensitivity import item_certificate
 from hushpoint.operators.whole import MOST_IN_ALL, is_whole_within, most_steps, unit_for

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 from dataclasses import replace
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
@@ -71,30 +71,34 @@ class LatticeSteps(LocalSteps):
         return FixedRows.of(rows)
 
     def local(
-        self, data: FixedRows, chosen: Indices | slice, block: Array, z: Array, relaxation: float, kick: Array | None
-    ) -> tuple[Array, Array]:
+        self, data: Any, chosen: Indices | slice, block: Array, z: Array, relaxation: float, kick: Array | None
+    ) -> tuple[Array, Any]:
         from hushpoint.kernels.lattice_steps import each_update
 
         who = np.arange(len(data.spans) - 1)[chosen]
         points = np.ascontiguousarray(np.broadcast_to(z, (len(who), self.message_size)))
-        return block, each_update(data, who, points, self.local_steps, self.local_step_size, self.unit, self.most)  # type: ignore[return-value]
+        return block, each_update(data, who, points, *self._setting)
 
     def move(
         self,
-        data: FixedRows,
+        data: Any,
         chosen: Indices | slice,
         block: Array,
         z: Array,
         relaxation: float,
         kick: Array | None,
-        multiplicity: Array | None,
-    ) -> tuple[Array, Array]:
+        multiplicity: Any,
+    ) -> tuple[Array, Any]:
         """The sum of the messages, without an update per item in memory."""
         from hushpoint.kernels.lattice_steps import summed_updates
 
         who = np.arange(len(data.spans) - 1)[chosen]
         counts = np.ones(len(who), dtype=np.int64) if multiplicity is None else multiplicity
-        return block, summed_updates(data, who, z, self.local_steps, self.local_step_size, self.unit, self.most, counts)  # type: ignore[return-value]
+        return block, summed_updates(data, who, counts, z, *self._setting)
+
+    @property
+    def _setting(self) -> tuple[int, float, float, int]:
+        return self.local_steps, self.local_step_size, self.unit, self.most
 
     def combine(self, shared: Array, total: Array, chosen: Indices | None, relaxation: float) -> Array:
         return super().combine(shared, total * (self.unit / self.per_item), chosen, relaxation)
