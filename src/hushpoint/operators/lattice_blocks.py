@@ -19,6 +19,8 @@ from hushpoint.rows import Rows
 if TYPE_CHECKING:
     from hushpoint.kernels.lattice_blocks import IdleMoves, RowMoves, UserMoves
 
+_SPARE = 18  # bits for how many times the radius the public point may be from 0
+
 
 class LatticeBlocks(AnchoredADMM):
     """Anchored ADMM on a lattice of step ``unit``: blocks are integers within ``most`` steps of the public point.
@@ -45,7 +47,7 @@ class LatticeBlocks(AnchoredADMM):
         super().__init__(facts, gamma, penalty, ridge, radius, tolerance)
         self.multiplicity = facts.row_counts if facts.weights == "rows" else None
         self.summed = facts.rows if facts.weights == "rows" else facts.items  # terms of the sum
-        self.unit = unit_for(self.radius, self.summed)
+        self.unit = unit_for(self.radius, self.summed, _SPARE)
         self.most = most_steps("radius", self.radius, self.unit, self.summed)
         self.chunk = max(64, (1 << 18) // facts.width)
 

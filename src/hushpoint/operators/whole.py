@@ -6,14 +6,13 @@ import math
 from collections.abc import Iterable
 
 _BITS = 30  # of the length of a message, in steps: truncation is then a billionth of it
-_SPARE = 12  # bits between the sum of the longest messages and what int64 is refused for
 MOST_IN_ALL = 1 << 62
 _FINEST = -900  # exponent of a step whose inverse is a number
 
 
-def unit_for(bound: float, messages: int) -> float:
-    """The step of a lattice on which so many messages of a length up to the bound have an exact sum."""
-    bits = min(_BITS, MOST_IN_ALL.bit_length() - 1 - _SPARE - messages.bit_length())
+def unit_for(bound: float, messages: int, spare: int = 1) -> float:
+    """The step of a lattice on which so many messages, each up to ``2**spare`` times the bound, have an exact sum."""
+    bits = min(_BITS, MOST_IN_ALL.bit_length() - 1 - spare - messages.bit_length())
     return 2.0 ** max(math.frexp(bound)[1] - bits, _FINEST)
 
 
