@@ -428,7 +428,7 @@ def test_the_lattice_is_fine_and_its_sums_fit(messages, bound, spare):
     most = most_steps("radius", bound, unit, messages)
     assert most * unit <= bound < (most + 1) * unit
     assert messages * most * 2**spare < 2**62
-    assert most >= 2**12
+    assert most >= 2**11
     with pytest.raises(ValueError, match="64 bits"):
         most_steps("radius", bound, unit / 2**40, 2**40)
 
