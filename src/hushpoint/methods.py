@@ -19,8 +19,10 @@ from hushpoint.operators.averaging import LocalSteps
 from hushpoint.operators.base import Operator
 from hushpoint.operators.consensus import AnchoredADMM, ConsensusADMM, StatelessProx, SummedADMM
 from hushpoint.operators.gradient import CoordinateGradient, Gradient
+from hushpoint.operators.lattice_blocks import LatticeBlocks
 from hushpoint.operators.lattice_coordinate import LatticeCoordinateGradient
 from hushpoint.operators.lattice_gradient import GradientGrid, LatticeGradient
+from hushpoint.operators.lattice_steps import LatticeSteps
 from hushpoint.plan import METHODS, Plan, checked_relaxation
 from hushpoint.privacy.calibration import calibrated_std
 from hushpoint.privacy.guarantee import Budget
@@ -486,6 +488,7 @@ def anchored_admm(
     radius: float | None = None,
     tolerance: float | None = None,
     tail_average: float | None = None,
+    lattice: bool | None = None,
 ) -> _Parts:
     """Consensus ADMM with a trusted aggregator: blocks without noise near the public point, fresh noise a release.
 
@@ -497,12 +500,24 @@ def anchored_admm(
         Standard deviation of the noise on each released mean.
     radius : float, optional
         How far a block may be from the public point. Default gamma L, which at relaxation 1/2 never clips.
+    lattice : bool, optional
+        Whether blocks are whole numbers, summed and noised exactly, so that the guarantee is about the program itself
+        (docs/privacy.md, section 11). One record of a user is then bounded as the user is.
     gamma, relaxation, tolerance, tail_average
         As in ``centralized_admm``.
     """
     schedule = _sampled(problem.items, sample_size, sample_prob)
-    operator = AnchoredADMM(problem.facts, gamma, problem.regularizer, 0.0, radius, tolerance)
-    return _Parts(operator, schedule, "release", rounds, relaxation, tail_average)
+    facts = problem.facts
+    obstacle = _off_lattice(facts, budget)
+    if not obstacle and radius is None and facts.missing:
+        obstacle = "nothing bounds a block. Pass radius=r, or declare what bounds the gradients of the losses"
+    chosen = _chosen_lattice("anchored_admm", lattice, obstacle)
+    kind = LatticeBlocks if chosen else AnchoredADMM
+    operator = kind(facts, gamma, problem.regularizer, 0.0, radius, tolerance)
+    scale = float(operator.summed) if isinstance(operator, LatticeBlocks) else 1.0  # its noise is on the sum
+    return _Parts(
+        operator, schedule, "release", rounds, relaxation, tail_average, scale=scale, told={"lattice": chosen}
+    )
 
 
 @_method
@@ -519,6 +534,7 @@ def dp_fedavg(
     noise_std: float | None = None,
     budget: Budget | None = None,
     tail_average: float | None = None,
+    lattice: bool | None = None,
 ) -> _Parts:
     """Federated averaging with a trusted aggregator (DP-FedAvg): local gradient steps, clipped updates, a noisy sum.
 
@@ -540,11 +556,17 @@ def dp_fedavg(
         Standard deviation of the noise on the mean update (the sum over the sample divided by its expected size).
     tail_average : float, optional
         Return the mean model of this last fraction of the rounds.
+    lattice : bool, optional
+        Whether updates are whole numbers, summed and noised exactly, so that the guarantee is about the program itself
+        (docs/privacy.md, section 11). One record of a user is then bounded as the user is.
     """
     schedule = _sampled(problem.items, sample_size, sample_prob)
     sampled = _expected_sample(schedule)
-    operator = LocalSteps(problem.facts, local_steps, local_step_size, clip_update, sampled, server_step)
-    return _Parts(operator, schedule, "sum", rounds, 1.0, tail_average, scale=sampled)
+    chosen = _chosen_lattice("dp_fedavg", lattice, _off_lattice(problem.facts, budget))
+    kind = LatticeSteps if chosen else LocalSteps
+    operator = kind(problem.facts, local_steps, local_step_size, clip_update, sampled, server_step)
+    scale = sampled * operator.per_item if isinstance(operator, LatticeSteps) else sampled
+    return _Parts(operator, schedule, "sum", rounds, 1.0, tail_average, scale=scale, told={"lattice": chosen})
 
 
 @_method
@@ -575,6 +597,15 @@ def stateless_walk(
     schedule = walk_on(graph, problem.items, participation_cap)
     operator = StatelessProx(problem.facts, gamma, tolerance)
     return _Parts(operator, schedule, "block", hops, relaxation, tail_average, told={"graph": _listed(schedule)})
+
+
+def _off_lattice(facts: Facts, budget: Budget | None) -> str:
+    """What keeps the rounds of users off the lattice; empty: nothing."""
+    if facts.loss.code is None:
+        return f"loss is {facts.loss.name!r}, which has no compiled form. Use a loss of hushpoint.losses"
+    if isinstance(budget, Budget) and budget.unit == "record" and facts.unit == "user":
+        return "budget is for one record of a user, which is not bounded more tightly there. Ask for unit='user'"
+    return ""
 
 
 def _split_ridge(facts: Facts, ridge_in_loss: bool) -> tuple[Regularizer, float]:

@@ -17,7 +17,7 @@ from hushpoint._types import Array
 from hushpoint.federated.disk import Busy, Damaged
 from hushpoint.federated.ledger import Ledger, Participation, SiteState, SiteStore, total_mu
 from hushpoint.federated.terms import participation_mu, plan_digest, require_federated
-from hushpoint.federated.wire import Refused, Reply, Request, decode, digest, encode
+from hushpoint.federated.wire import Refused, Reply, Request, decode, digest, encode, is_whole
 from hushpoint.noise import source_for
 from hushpoint.plan import Plan
 from hushpoint.privacy.gaussian import gdp_epsilon
@@ -157,7 +157,7 @@ class Client:
         """What to say, and whether it was said before."""
         if asked.run != self._run or not 1 <= asked.round <= self.plan.steps:
             return self._declined(asked, "plan"), False
-        if not self._sane(asked.point, self.plan.operator.message_size):
+        if is_whole(asked.point) or not self._sane(asked.point, self.plan.operator.message_size):
             return self._declined(asked, "refused"), False
         state, ledger = self.store.state(self._run), self._ledger(asked)
         if ledger is None or (self._own_noise and state is not None and state.check not in ledger.checks):
@@ -221,13 +221,13 @@ class Client:
 
     def _base(self, asked: Request, state: SiteState | None) -> Array | None:
         """The block that the server has: the last one, or the one before where its message was lost."""
-        size = self.plan.operator.block_size
+        size, kind = self.plan.operator.block_size, self.plan.operator.nothing().dtype
         if size == 0 or asked.known == 0:
-            return np.zeros(size)  # the public start
+            return np.zeros(size, dtype=kind)  # the public start
         if asked.block is not None:
-            return asked.block if self._sane(asked.block, size) else None
+            return asked.block if asked.block.dtype == kind and self._sane(asked.block, size) else None
         for block in () if state is None else (state.block, state.base):
-            if digest(block) == asked.copy:
+            if block.dtype == kind and digest(block) == asked.copy:
                 return block
         return None
 

@@ -47,7 +47,7 @@ def run_in_process(
     plan, problem
         A plan of ``federated_admm``, ``anchored_admm``, ``dp_sgd`` or ``dp_fedavg``, and the data of all sites.
     seed : int, optional
-        For experiments; the model is then that of ``plan.run(seed)``, to rounding.
+        For experiments; the model is then that of ``plan.run(seed)``, to rounding and on the lattice to the bit.
     directory : path, optional
         Where server and sites keep their files; None keeps them in memory.
     quorum, validation

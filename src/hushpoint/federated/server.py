@@ -187,6 +187,7 @@ class Server:
         if self.finished:
             raise ValueError(f"the run is {self.status}. Make a new plan for more rounds.")
         state = self.state
+        self._require_room()
         if state.chosen is None:
             state.chosen, state.token = self._choose(available), secrets.token_hex(8)
         if self._round.round != state.rounds + 1:
@@ -303,6 +304,15 @@ class Server:
             return np.ones(self.plan.operator.blocks, dtype=np.bool_)
         return np.asarray(np.maximum(self.state.participations, self.state.taken) < cap)
 
+    def _require_room(self) -> None:
+        """Where messages are summed exactly, a sum must fit whatever the sites send from this point."""
+        operator = self.plan.operator
+        if operator.unit is not None and not is_within(self._point(), operator.reach()):
+            raise ValueError(
+                f"the public point is farther than {operator.reach():g} from 0, where sites decline: their sum might "
+                "not fit into 64 bits. Make a new plan with less noise, or with lattice=False."
+            )
+
     def _point(self) -> Array:
         return self.plan.operator.release(self.state.public)
 
@@ -336,6 +346,8 @@ class Server:
         operator, plan = self.plan.operator, self.plan
         if len(message) != operator.message_size:
             return f"{len(message)} numbers for {operator.message_size}"
+        if message.dtype != operator.nothing().dtype:
+            return "numbers of another kind than the plan's"
         if not np.isfinite(message).all():
             return "numbers that are not finite"
         block = self.state.blocks[site] if operator.block_size else np.zeros(0)
@@ -353,7 +365,7 @@ class Server:
         total = operator.nothing()
         for site in answered:  # in the order of sites, so that the same answers give the same bits
             message = self._messages[int(site)]
-            total += message if operator.multiplicity is None else float(operator.multiplicity[site]) * message
+            total += message if operator.multiplicity is None else operator.multiplicity[site] * message
         return total
 
     def _add_to_tail(self) -> None:

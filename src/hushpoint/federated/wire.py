@@ -1,4 +1,7 @@
-"""What travels between a server and its sites: signed bytes, a vector or two of doubles and a short header."""
+"""What travels between a server and its sites: signed bytes, a vector or two of numbers and a short header.
+
+Numbers are doubles; on the lattice, messages and blocks are integers of 64 bits, and the header says so.
+"""
 
 from __future__ import annotations
 
@@ -6,9 +9,11 @@ import hashlib
 import json
 import struct
 from dataclasses import dataclass
+from itertools import accumulate, pairwise
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
+from numpy.typing import NDArray
 
 from hushpoint._types import Array
 
@@ -18,6 +23,7 @@ if TYPE_CHECKING:
 
 _MAGIC = b"hushpoint federated 1\n"
 _LENGTHS = struct.Struct("<II")  # of the header and of the vectors, in bytes
+_WIDTH = 8  # bytes of a number, of either kind
 OVERHEAD = 512  # bytes beyond the numbers that no record exceeds
 
 
@@ -98,6 +104,9 @@ def encode(record: Request | Reply, key: EllipticCurvePrivateKey | None = None) 
     vectors = {name: getattr(record, name) for name in names if getattr(record, name) is not None}
     header["kind"] = type(record).__name__
     header["vectors"] = {name: len(vector) for name, vector in vectors.items()}
+    whole = [name for name, vector in vectors.items() if is_whole(vector)]
+    if whole:
+        header["whole"] = whole
     text = json.dumps(header, separators=(",", ":"), sort_keys=True).encode()
     body = b"".join(_bytes(vector) for vector in vectors.values())
     content = _MAGIC + _LENGTHS.pack(len(text), len(body)) + text + body
@@ -127,12 +136,12 @@ def decode(data: bytes, kind: type[Record], key: EllipticCurvePublicKey | None =
         names = [name for name in _VECTORS[kind] if name in lengths]
         if fields.pop("kind") != kind.__name__ or len(names) != len(lengths):
             raise Refused("the record is of another kind")
-        numbers = np.frombuffer(body, dtype="<f8").astype(np.float64)
-        ends = np.cumsum([_count(lengths[name]) for name in names]).tolist()
-        if (ends[-1] if ends else 0) != len(numbers):
+        whole = _names(fields.pop("whole", []), names)
+        ends: list[int] = list(accumulate(_WIDTH * _count(lengths[name]) for name in names))
+        if (ends[-1] if ends else 0) != len(body):
             raise Refused("the record has not the numbers that it announces")
-        parts = np.split(numbers, ends[:-1]) if ends else []
-        vectors: dict[str, Any] = dict(zip(names, parts, strict=True))
+        parts = [body[start:end] for start, end in pairwise((0, *ends))]
+        vectors: dict[str, Any] = {name: _numbers(part, name in whole) for name, part in zip(names, parts, strict=True)}
         record = kind(**fields, **vectors)
         _check_fields(record)
     except Refused:
@@ -181,5 +190,22 @@ def _shallow(record: Request | Reply) -> dict[str, Any]:
     return {name: getattr(record, name) for name in record.__dataclass_fields__}
 
 
-def _bytes(vector: Array) -> bytes:
-    return np.ascontiguousarray(vector, dtype="<f8").tobytes()
+def is_whole(vector: NDArray[Any]) -> bool:
+    """Whether the numbers of a vector are integers, and not real numbers that happen to be whole."""
+    return bool(vector.dtype.kind == "i")
+
+
+def _names(value: Any, known: list[str]) -> list[str]:
+    if not isinstance(value, list) or not all(name in known for name in value):
+        raise Refused("the record names vectors that it does not have")
+    return value
+
+
+def _numbers(part: bytes, whole: bool) -> NDArray[Any]:
+    if whole:
+        return np.frombuffer(part, dtype="<i8").astype(np.int64)
+    return np.frombuffer(part, dtype="<f8").astype(np.float64)
+
+
+def _bytes(vector: NDArray[Any]) -> bytes:
+    return np.ascontiguousarray(vector, dtype="<i8" if is_whole(vector) else "<f8").tobytes()

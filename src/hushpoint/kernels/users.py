@@ -11,6 +11,7 @@ from __future__ import annotations
 import math
 
 import numpy as np
+from numpy.typing import NDArray
 
 from hushpoint._codes import LossCode
 from hushpoint._compiled import inner, loop
@@ -43,6 +44,11 @@ class UsersProx:
 
     def solve(self, chosen: Indices, points: Array, guesses: Array) -> tuple[Array, bool]:
         """The proxes of the chosen users at the rows of ``points``, and whether all were solved."""
+        found, solved = self.solve_each(chosen, points, guesses)
+        return found, bool(solved.all())
+
+    def solve_each(self, chosen: Indices, points: Array, guesses: Array) -> tuple[Array, NDArray[np.bool_]]:
+        """The same, and which of them were solved."""
         found, solved = np.empty_like(points), np.zeros(len(chosen), dtype=np.bool_)
 
         def users(start: int, stop: int) -> None:
@@ -52,7 +58,7 @@ class UsersProx:
             )  # fmt: skip
 
         share(users, len(chosen), worth=self._work[chosen].sum() >= _WORTH_SHARING)
-        return found, bool(solved.all())
+        return found, solved
 
 
 @loop

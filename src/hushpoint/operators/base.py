@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from hushpoint._described import held, is_ours
 from hushpoint._types import Array, Indices
 from hushpoint.certificates import Certificate
+from hushpoint.operators.whole import is_whole_within
 from hushpoint.problem import Facts
 
 if TYPE_CHECKING:
@@ -51,7 +52,7 @@ class Operator(ABC):
     rests_with_noise: bool = False  # at its participation cap a block still adds noise
     chunk: int | None = None  # blocks to move at a time, to keep temporaries small; None: all
     tolerance: float = 0.0  # stated distance of a computed prox from the exact one
-    multiplicity: Array | None = None  # how often the message of a block counts in the sum; None: once
+    multiplicity: NDArray[Any] | None = None  # how often the message of a block counts in the sum; None: once
     unit: float | None = None  # step of the lattice that its messages are on: int64, summed exactly; None: real numbers
 
     def identity(self) -> dict[str, Any]:
@@ -110,7 +111,10 @@ class Operator(ABC):
         """Whether an item can honestly have sent a message from its block and the public point."""
         sensitivity = self.certificate(relaxation).sensitivity.get(("user", "zero-out"), math.inf)
         counted = 1.0 if self.multiplicity is None else self.multiplicity
-        return is_within(message, float(np.max(np.asarray(sensitivity) / counted)))
+        longest = float(np.max(np.asarray(sensitivity) / counted))
+        if self.unit is None or math.isinf(longest):
+            return is_within(message, longest)
+        return is_whole_within(message.tolist(), math.ceil(longest / self.unit))
 
     def reach(self) -> float:
         """How long points and blocks from an untrusted server may be for the guarantee to hold as stated."""

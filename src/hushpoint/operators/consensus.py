@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 _ANY_LAW = ("all", "cyclic", "permuted", "single", "fixed", "poisson", "walk", "own")
 _OWN_NOISE = Theorem("3b", "block", _ANY_LAW, "participations")
 _NOISY_SUM = Theorem("3f", "sum", ("all", "poisson", "fixed"), "participations", amplified_by=("poisson",))
-_FRESH_NOISE = Theorem("3e", "release", ("all", "poisson", "fixed", "own"))
+FRESH_NOISE = Theorem("3e", "release", ("all", "poisson", "fixed", "own"))
 _TOKEN = Theorem("3b", "block", ("walk",), "participations", walks=True)
 Proxes = RowProx | ItemsProx
 
@@ -253,7 +253,7 @@ class AnchoredADMM(ConsensusADMM):
         facts = self.facts
         if math.isinf(self.radius):
             missing = (*facts.missing, "or pass radius=r, which bounds every block.")
-            return Certificate(None, missing=missing, theorem=_FRESH_NOISE)
+            return Certificate(None, missing=missing, theorem=FRESH_NOISE)
         weights = facts.item_weights
         table = {("user", "replace-one"): 2 * self.radius * weights, ("user", "zero-out"): self.radius * weights}
         missing = facts.missing if facts.knows_rows else (ROWS_ARE_PRIVATE,)
@@ -262,7 +262,7 @@ class AnchoredADMM(ConsensusADMM):
             table["record", "replace-one"] = self._record_spread(L, relaxation) * weights
             table["record", "zero-out"] = self._record_spread(zero_out_L, relaxation) * weights
         because = (f"blocks stay within {self.radius:g} of the public point", *facts.because)
-        return item_certificate(facts, table, because, missing, _FRESH_NOISE)
+        return item_certificate(facts, table, because, missing, FRESH_NOISE)
 
     def _record_spread(self, bound: float, relaxation: float) -> Array:
         """How far two states of a site can be when one of its rows (gradient at most ``bound``) is replaced."""

@@ -60,7 +60,7 @@ class _Replicas:
     def _step(self, step: int) -> None:
         operator, relaxation = self.operator, self.plan.relaxation_at(step)
         owners, items, resting = self._movers(step)
-        totals = np.zeros((len(self.sources), operator.message_size))
+        totals = np.tile(operator.nothing(), (len(self.sources), 1))
         if items.size:
             z = operator.release(self.public)[owners]
             kick = self._kick(owners, items, step)
