@@ -184,6 +184,8 @@ def _no_lattice(facts: Facts, rows_known: bool = True) -> str:
     """Why messages made of gradients cannot be whole numbers, and what to do; empty if they can."""
     if facts.row_norm is None:
         return "row_norm is not declared. Declare it"
+    if not 1e-60 <= facts.row_norm <= 1e60:
+        return f"row_norm is {facts.row_norm:g}, far from 1. Scale the rows to a norm from 1e-60 to 1e60"
     if facts.missing:
         return facts.missing[0].rstrip(".")
     if facts.loss.slope_code is None:
@@ -238,7 +240,7 @@ def dp_sgd(
     schedule = _sampled(facts.items, sample_size, sample_prob)
     sampled = _expected_sample(schedule)
     largest, ratio = _steps_as_relaxation(step_size, steps)
-    chosen = _chosen_lattice("dp_sgd", lattice, _no_lattice(facts))
+    chosen = _chosen_lattice("dp_sgd", lattice, _no_lattice(facts, rows_known=facts.weights == "rows"))
     if not chosen:
         told = {"lattice": False}
         return _Parts(Gradient(facts, largest, sampled), schedule, "sum", steps, ratio, tail_average, sampled, told)
