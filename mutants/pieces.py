@@ -108,8 +108,8 @@ BUGS = [
     _pieces(
         name="coordinates-counted-as-people",
         file=f"{_HERE}/operators/gradient.py",
-        old='_ONE_COORDINATE = Theorem("3g", "sum", ("single",))',
-        new='_ONE_COORDINATE = Theorem("3g", "sum", ("single",), "participations")',
+        old='ONE_COORDINATE = Theorem("3g", "sum", ("single",))',
+        new='ONE_COORDINATE = Theorem("3g", "sum", ("single",), "participations")',
         tests=("tests/privacy/test_accounting.py", "tests/privacy/test_promises.py"),
         why="a cap on how often a coordinate moves is taken for one on how often people are asked",
     ),

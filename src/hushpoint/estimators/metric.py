@@ -8,7 +8,6 @@ from functools import cached_property
 
 import numpy as np
 
-from hushpoint._fixed import product
 from hushpoint._threads import one_thread
 from hushpoint._types import Array
 from hushpoint.estimators.early_stopping import expected_excess
@@ -56,6 +55,8 @@ class Metric:
 
     def apply(self, vector: Array) -> Array:
         """W times a vector."""
+        from hushpoint._fixed import product
+
         return np.asarray(self.matrix * vector) if self.basis is None else product(self.matrix, vector)
 
 
@@ -116,5 +117,7 @@ class MappedRidge(Regularizer):
     def prox(self, v: Array, step: Array | float) -> Array:
         if v.ndim > 1:  # several points at once
             return np.asarray(((v @ self._vectors) / (1 + step * np.maximum(self._values, 0.0))) @ self._vectors.T)
+        from hushpoint._fixed import product
+
         inside = product(self._vectors.T, v) / (1 + step * np.maximum(self._values, 0.0))
         return product(self._vectors, inside)

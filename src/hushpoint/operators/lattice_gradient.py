@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from hushpoint import _fixed
 from hushpoint._checks import require_positive
 from hushpoint._types import Array, Indices
 from hushpoint.certificates import Certificate
@@ -192,7 +191,9 @@ class LatticeGradient(Operator):
 
 def _seen(turn: Turn, z: Array) -> Array:
     """The point whose inner products with rows are those of z with the rows seen through a matrix."""
-    scaled = turn.matrix * z if turn.diagonal else _fixed.product(turn.matrix.T, z)
+    from hushpoint._fixed import product
+
+    scaled = turn.matrix * z if turn.diagonal else product(turn.matrix.T, z)
     return np.asarray(np.ldexp(scaled, -turn.exponent))
 
 

@@ -6,7 +6,6 @@ from typing import Any
 
 import numpy as np
 
-from hushpoint._fixed import squared_lengths
 from hushpoint._types import Array, Indices
 from hushpoint.rows.store import Store
 
@@ -42,6 +41,8 @@ class ArrayRows(Store):
         return np.asarray(self.array.T @ weights)
 
     def squared_norms(self) -> Array:
+        from hushpoint._fixed import squared_lengths
+
         return squared_lengths(self.array)
 
     def scaled(self, factors: Array) -> ArrayRows:

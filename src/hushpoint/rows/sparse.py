@@ -9,7 +9,6 @@ import numpy as np
 import scipy.sparse
 from numpy.typing import NDArray
 
-from hushpoint._fixed import sparse_squared_lengths
 from hushpoint._types import Array, Indices
 from hushpoint.rows.store import CHUNK, Store
 
@@ -67,6 +66,8 @@ class SparseRows(Store):
         return self.gram(weights, CHUNK)
 
     def squared_norms(self) -> Array:
+        from hushpoint._fixed import sparse_squared_lengths
+
         return sparse_squared_lengths(self.matrix)
 
     def largest(self) -> Array:

@@ -8,7 +8,6 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from hushpoint._fixed import sparse_squared_lengths, squared_lengths
 from hushpoint._types import Array
 from hushpoint.rows.integer import IntegerRows
 from hushpoint.rows.sparse import SparseRows
@@ -50,6 +49,8 @@ class Turn:
         return rows.once(self, lambda: np.concatenate([self._lengths(part, constant) for _, part in rows.chunks()]))
 
     def _lengths(self, part: Store, constant: int) -> Array:
+        from hushpoint._fixed import sparse_squared_lengths, squared_lengths
+
         width = part.width
         if not self.diagonal:
             turned = part @ self.matrix[:, :width].T  # exact, in any order
