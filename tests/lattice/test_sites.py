@@ -394,6 +394,15 @@ def test_replicas_of_a_run_are_the_run(kind):
             np.testing.assert_allclose(model, plan.run(seed=seed).model, rtol=0, atol=1e-14)
 
 
+class Own(hp.losses.Logistic):
+    """A loss with a derivative of its own, which compiled code does not know."""
+
+    name = "own"
+
+    def derivative(self, margin, target):
+        return 0.5 * super().derivative(margin, target)
+
+
 @pytest.mark.parametrize("kind", MAKE)
 def test_what_stands_in_the_way_is_named(kind):
     # Catches: a plan that silently leaves the lattice it was asked for, or takes one that it cannot keep to.
@@ -401,6 +410,11 @@ def test_what_stands_in_the_way_is_named(kind):
         plan_of(kind, users(), budget=Budget(1.0, 1e-5, unit="record"))
     with pytest.raises(ValueError, match="lattice is 1"):
         plan_of(kind, users(), 0.1, lattice=1)
+    X, y = table()
+    foreign = Problem(X, y, Own(), row_norm=1.0)
+    with pytest.raises(ValueError, match=r"loss is 'own', which has no compiled form\. .* or pass lattice=False"):
+        plan_of(kind, foreign, 0.1)
+    assert plan_of(kind, foreign, 0.1, lattice=None).operator.unit is None
     off = plan_of(kind, users(), 0.1, lattice=False)
     assert off.operator.unit is None
     assert plan_of(kind, users(), 0.1, lattice=None).parameters["lattice"] is False

@@ -26,6 +26,9 @@ def compile_all() -> float:
         hp.methods.dp_cd(rows, 2, noise_std=1.0),
         hp.methods.dp_cd(rows, 2, noise_std=1.0, lattice=True),
         hp.methods.federated_admm(users, 2, 1.0, noise_std=1.0),
+        hp.methods.dp_fedavg(users, 2, 2, 0.5, 1.0, noise_std=1.0, lattice=True),
+        hp.methods.anchored_admm(rows, 2, 1.0, noise_std=1.0, lattice=True),
+        hp.methods.anchored_admm(users, 2, 1.0, noise_std=1.0, lattice=True),
     ):
         plan.run(seed=0)
     return time.perf_counter() - start
