@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from mutants import federation, lattice, methods, people, pieces, privacy
+from mutants import federation, lattice, methods, people, pieces, privacy, whole
 from mutants.mutant import Mutant
 
 CATALOGUE: list[Mutant] = [
@@ -12,4 +12,5 @@ CATALOGUE: list[Mutant] = [
     *pieces.BUGS,
     *federation.BUGS,
     *lattice.BUGS,
+    *whole.BUGS,
 ]

@@ -34,4 +34,5 @@ class Mutant:
     @property
     def is_compiled(self) -> bool:
         """Whether the cache of compiled code depends on the file."""
-        return self.file.endswith("/_keyed.py") or "/kernels/" in self.file or "/lattice/" in self.file
+        compiled = ("/_keyed.py", "/_fixed.py", "/kernels/", "/lattice/")
+        return any(part in self.file for part in compiled)

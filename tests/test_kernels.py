@@ -17,7 +17,7 @@ from scipy.sparse import csr_array
 
 import hushpoint as hp
 from hushpoint.kernels.coordinates import CompiledCoordinates
-from hushpoint.kernels.draw import _smallest
+from hushpoint.kernels.draw import _cut
 from hushpoint.kernels.rows import CompiledRounds, CompiledWalk
 from hushpoint.kernels.shortcut import STRETCH, ConsensusShortcut
 from hushpoint.noise import Source
@@ -113,18 +113,19 @@ def test_sparse_rows_are_the_same_rows(make, loss):
 
 
 def test_compiled_subsets_are_the_smallest_coins():
-    # Catches: a subset of another size, or ties that make it one.
+    # Catches: a subset of another size, or one that the place of equal coins decides.
     rng = np.random.default_rng(0)
     for _ in range(300):
         coins = rng.random(rng.integers(1, 60))
         if rng.random() < 0.5:
-            coins = np.floor(coins * 8) / 8  # many ties
+            coins = np.floor(coins * 32) / 32  # many ties
         size = int(rng.integers(1, coins.size + 1))
-        threshold, ties = _smallest(coins, size)
-        below = np.count_nonzero(coins < threshold)
-        assert threshold == np.sort(coins)[size - 1]
-        assert below + ties == size
-        assert ties <= np.count_nonzero(coins == threshold)
+        threshold, ordered = _cut(coins, size), np.sort(coins)
+        if size < coins.size and ordered[size - 1] == ordered[size]:
+            assert threshold == -1
+        else:
+            assert np.count_nonzero(coins < threshold) == size
+    assert _cut(np.array([1 - 2.0**-53, 1 - 2.0**-52, 0.0]), 2) == 1 - 2.0**-53
 
 
 def test_steps_beyond_the_addresses_are_refused():

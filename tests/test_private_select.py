@@ -450,18 +450,11 @@ class Descendant(hp.PrivateLogisticRegression):
 
 def test_scores_of_the_library_s_own_models_are_whole(monkeypatch: pytest.MonkeyPatch) -> None:
     # Catches: scores by a product of matrices, a descendant with a predict of its own that is not asked for it
-    honest = hp.PrivateLogisticRegression.fit
-
-    def whole(self: Any, *known: Any, **named: Any) -> Any:
-        honest(self, *known, **named)
-        self.guarantee_ = replace(self.guarantee_, arithmetic="whole")
-        return self
-
-    monkeypatch.setattr(hp.PrivateLogisticRegression, "fit", whole)
-    monkeypatch.setattr(hp.PrivateLogisticRegression, "_in_whole_numbers", lambda self: True)
     own = {"estimator": hp.PrivateLogisticRegression(row_norm=3.0), "candidates": {"alpha": [0.1]}}
     assert arithmetic(**own) == "whole"
     assert arithmetic(**own, lattice=False) == "real"
+    assert arithmetic(hp.PrivateLogisticRegression(row_norm=3.0, lattice=False), {"alpha": [0.1]}) == "real"
+    assert arithmetic(hp.PrivateLogisticRegression(row_norm=3.0), {"lattice": [True, False]}) == "real"
     assert arithmetic(Descendant(row_norm=3.0), {"alpha": [0.1]}) == "real"
     asked = []
     monkeypatch.setattr(Descendant, "predict", lambda self, X: asked.append(1) or np.full(len(X), "no"))

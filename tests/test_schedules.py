@@ -5,6 +5,7 @@ them with probability 1e-6 each. Every one of them is shown to reject (p < 1e-6)
 """
 
 import itertools
+from fractions import Fraction
 
 import networkx as nx
 import numpy as np
@@ -241,6 +242,30 @@ def test_the_walk_on_a_graph_follows_edges_to_uniform_neighbours():
     share = np.bincount(walk) / len(walk)
     degrees = np.array([2, 2, 3, 2, 1])
     np.testing.assert_allclose(share, degrees / degrees.sum(), atol=0.02)
+
+
+def test_equal_numbers_at_the_cut_of_a_fixed_sample_are_drawn_again():
+    # Catches: the block that stands first being taken, which is no uniform subset
+    class Tied:
+        def uniforms(self, role, item, step, size):
+            assert (role, step, size) == ("schedule", 3, 4)
+            return np.array([[0.5, 0.25, 0.5, 0.75], [0.25, 0.5, 0.3, 0.125]][item])
+
+    assert FixedSample(4, 1).draw(3, Tied(), -1).tolist() == [1]  # no tie at the cut of the first numbers
+    assert FixedSample(4, 2).draw(3, Tied(), -1).tolist() == [0, 3]
+    assert FixedSample(4, 3).draw(3, Tied(), -1).tolist() == [0, 1, 2]
+    assert FixedSample(4, 2).among(np.array([True, True, False, True]), 3, Tied()).tolist() == [0, 3]
+
+
+@pytest.mark.parametrize("prob", [1e-17, 1e-16, 2.3e-16, 1e-9, 0.1, 0.3, 0.5, 1 - 2.0**-53, 1.0])
+def test_a_poisson_sample_is_accounted_with_the_chance_that_its_coins_have(prob):
+    # Catches: a probability below the finest coin: 11 times as many are sampled as 1e-17 says
+    schedule = PoissonSample(3, prob)
+    numbers = 2**53
+    below = int(Fraction(prob) * numbers)  # coins show k/2^53; those below prob count
+    below += below < Fraction(prob) * numbers
+    assert schedule.chance == Fraction(below, numbers) >= Fraction(prob)
+    assert schedule.probability == prob
 
 
 def test_the_first_holder_is_uniform():

@@ -13,6 +13,7 @@ from hushpoint._version import __version__
 if TYPE_CHECKING:
     from hushpoint import (
         federated,
+        lattice,
         losses,
         methods,
         noise,
@@ -41,8 +42,8 @@ if TYPE_CHECKING:
 __all__ = ["Budget", "Certificate", "Guarantee", "Plan", "Problem", "Result", "State", "Theorem", "__version__"]
 __all__ += ["PrivateHuberRegressor", "PrivateLasso", "PrivateLinearRegression", "PrivateLinearSVC"]
 __all__ += ["PrivateLogisticRegression", "PrivateSelect"]
-__all__ += ["federated", "losses", "methods", "noise", "operators", "preprocessing", "privacy", "regularizers"]
-__all__ += ["schedules", "tables", "utility"]
+__all__ += ["federated", "lattice", "losses", "methods", "noise", "operators", "preprocessing", "privacy"]
+__all__ += ["regularizers", "schedules", "tables", "utility"]
 
 __getattr__, __dir__ = on_demand(
     __name__,

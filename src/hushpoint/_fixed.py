@@ -81,13 +81,16 @@ def _squares(table, out):
 
 
 @loop
-def _sparse_squares(data, indices, starts, out):
+def _sparse_squares(data, indices, starts, factors, out):
     lanes = np.empty(_LANES)
     for i in range(out.size):
         for lane in range(_LANES):
             lanes[lane] = 0.0
         for k in range(starts[i], starts[i + 1]):
-            lanes[indices[k] & 7] += data[k] * data[k]
+            entry = np.float64(data[k])
+            if factors.size > 0:
+                entry *= factors[indices[k]]
+            lanes[indices[k] & 7] += entry * entry
         out[i] = _paired(lanes[0], lanes[1], lanes[2], lanes[3], lanes[4], lanes[5], lanes[6], lanes[7])
 
 
@@ -111,10 +114,10 @@ def squared_lengths(table: Array) -> Array:
     return out
 
 
-def sparse_squared_lengths(matrix: Any) -> Array:
-    """Squared length of each row of a CSR matrix."""
+def sparse_squared_lengths(matrix: Any, factors: Array | None = None) -> Array:
+    """Squared length of each row of a CSR matrix, its columns first multiplied by factors where there are some."""
     out = np.empty(matrix.shape[0])
-    _sparse_squares(matrix.data, matrix.indices, matrix.indptr, out)
+    _sparse_squares(matrix.data, matrix.indices, matrix.indptr, np.empty(0) if factors is None else factors, out)
     return out
 
 

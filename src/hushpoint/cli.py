@@ -191,7 +191,9 @@ def _parsed(parameters: list[str] | None) -> dict[str, Any]:
 
 
 def _value(text: str) -> Any:
-    """A number (also ".3"), list, truth or text."""
+    """A number (also ".3"), list, truth (also as Python writes it) or text."""
+    if text in ("True", "False"):
+        return text == "True"
     for read in (json.loads, float):
         try:
             return read(text)

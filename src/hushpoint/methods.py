@@ -85,6 +85,12 @@ def _method(make: Callable[Arguments, _Parts]) -> Callable[Arguments, Plan]:
         try:
             bound = signature.bind(*args, **kwargs)
         except TypeError:
+            if "lattice" in kwargs and "lattice" not in signature.parameters:
+                raise ValueError(
+                    f"lattice is {shown(kwargs['lattice'])} and {make.__name__} has no lattice: what it releases is no "
+                    f"sum of bounded messages (docs/privacy.md, section 5). Use {', '.join(_ON_LATTICE)}, or leave "
+                    "lattice= out."
+                ) from None
             make(*args, **kwargs)  # Python's own error says more
             raise
         bound.apply_defaults()
@@ -183,13 +189,15 @@ def _chosen_lattice(method: str, asked: bool | None, obstacle: str) -> bool:
 def _no_lattice(facts: Facts, rows_known: bool = True) -> str:
     """Why messages made of gradients cannot be whole numbers, and what to do; empty if they can."""
     if facts.row_norm is None:
-        return "row_norm is not declared. Declare it"
+        return "row_norm is not declared. Pass row_norm=R on Problem (rows longer than R are scaled down to it)"
     if not 1e-60 <= facts.row_norm <= 1e60:
         return f"row_norm is {facts.row_norm:g}, far from 1. Scale the rows to a norm from 1e-60 to 1e60"
     if facts.missing:
         return facts.missing[0].rstrip(".")
+    if not 1e-250 <= facts.gradient_bound <= 1e250:
+        return f"gradients are bounded by {facts.gradient_bound:g}, far from 1. Pass a clip from 1e-250 to 1e250"
     if facts.loss.slope_code is None:
-        return f"the {facts.loss.name} loss is none that compiled code knows. Use one of hushpoint.losses"
+        return f"loss is {facts.loss.name!r}, which has no compiled form. Use a loss of hushpoint.losses"
     if rows_known and not facts.knows_rows:
         return "the rows of each user are not known here. Declare them"
     return ""

@@ -74,8 +74,11 @@ class Noise:
 
 
 def bits_missing(std: float, unit: float) -> int:
-    """By how many powers of two a unit is too small for so much noise; 0 if it is not."""
-    return 0 if std <= WIDEST * unit else max(1, math.ceil(math.log2(std / unit)) - WIDEST.bit_length() + 1)
+    """By how many powers of two a unit is too small for so much noise, 200 at most; 0 if it is not."""
+    if std <= WIDEST * unit:
+        return 0
+    steps = min(std / unit, 2.0**300)  # of which no message has anything left
+    return min(max(1, math.ceil(math.log2(steps)) - WIDEST.bit_length() + 1), 200)
 
 
 def whole_std(std: float, unit: float) -> float:

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import itertools
+import math
 import operator
 from abc import abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from fractions import Fraction
 from typing import Any, ClassVar
 
 import numpy as np
@@ -13,8 +16,10 @@ from numpy.typing import NDArray
 
 from hushpoint._checks import require_count, require_fraction
 from hushpoint._named import Named
-from hushpoint._types import Indices
+from hushpoint._types import Array, Indices
 from hushpoint.noise import Source
+
+COINS = 1 << 53  # numbers in [0, 1) that a coin can show
 
 
 @dataclass(frozen=True)
@@ -81,6 +86,11 @@ class Schedule(Named):
     def probability(self) -> float:
         """With which a block moves in a step, where that is a coin of its own."""
         return 1.0
+
+    @property
+    def chance(self) -> float:
+        """The same as the program tosses its coins, which accounting counts with: a little more than was asked for."""
+        return self.probability
 
     def most(self, steps: int) -> int:
         """The most that one block can move, given the cap."""
@@ -174,6 +184,10 @@ class PoissonSample(Schedule):
     def probability(self) -> float:
         return self.prob
 
+    @property
+    def chance(self) -> float:
+        return math.ceil(Fraction(self.prob) * COINS) / COINS  # so many of the numbers a coin can show are below it
+
     def draw(self, step: int, source: Source, position: int) -> Indices:
         return np.flatnonzero(source.uniforms("schedule", 0, step, self.blocks) < self.prob)
 
@@ -198,13 +212,23 @@ class FixedSample(Schedule):
     def draw(self, step: int, source: Source, position: int) -> Indices:
         if self.size == self.blocks:
             return np.arange(self.blocks)
-        # The positions of the smallest of independent uniform numbers are a uniform subset.
-        return np.sort(np.argpartition(source.uniforms("schedule", 0, step, self.blocks), self.size)[: self.size])
+        return np.sort(np.argpartition(self._numbers(step, source), self.size)[: self.size])
 
     def among(self, there: NDArray[np.bool_], step: int, source: Source) -> Indices:
         """Who comes next in the order in which ``draw`` itself chooses."""
-        order = np.argsort(source.uniforms("schedule", 0, step, self.blocks), kind="stable")
+        order = np.argsort(self._numbers(step, source), kind="stable")
         return np.sort(order[there[order]][: self.size])
+
+    def _numbers(self, step: int, source: Source) -> Array:
+        """Independent uniform numbers, of which the positions of the smallest are a uniform subset.
+
+        They are drawn again where the last of these is equal to another number: its place would decide.
+        """
+        for attempt in itertools.count():
+            numbers = source.uniforms("schedule", attempt, step, self.blocks)
+            if np.count_nonzero(numbers <= np.partition(numbers, self.size - 1)[self.size - 1]) == self.size:
+                break
+        return numbers
 
     @property
     def most_at_once(self) -> int:

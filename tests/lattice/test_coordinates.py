@@ -204,7 +204,9 @@ def test_a_coarser_sum_is_the_sum_rounded_down():
     operator = lattice_plan(data).operator
     total = np.array([5, -5, 2**60, -1])
     assert operator.coarser(2).cut(total).tolist() == [1, -2, 2**58, -1]
-    assert operator.coarser(200).cut(total).tolist() == [0, -1, 0, -1]
+    assert operator.coarser(30).cut(total).tolist() == [0, -1, 2**30, -1]
+    with pytest.raises(ValueError, match=r"less than one unit.*lattice=False"):
+        operator.coarser(60)
     assert operator.cut(total).tolist() == total.tolist()
 
 
@@ -373,7 +375,7 @@ def test_box_constraints_take_the_plain_loop_and_hold():
 @pytest.mark.parametrize(
     ("data", "named", "remedy"),
     [
-        (hp.Problem(X, CLASSES, "logistic", clip=1.0), "row_norm", "Declare"),
+        (hp.Problem(X, CLASSES, "logistic", clip=1.0), "row_norm", "Pass row_norm=R"),
         (hp.Problem(X, Y, "squared", row_norm=1.0), "squared", "clip=C"),
     ],
 )

@@ -18,7 +18,7 @@ from hushpoint.lattice import draws, gaussian, normal
 from hushpoint.lattice.compiled.gaussian import coded, fill_discrete_gaussians
 from hushpoint.lattice.compiled.normal import fill_rounded_normals
 from hushpoint.lattice.words import BATCH, STEPS, WORDS, Words, words_at
-from hushpoint.noise import Source, role_word, seeded_source
+from hushpoint.noise import PLACES, Source, role_word, seeded_source
 
 SOURCES = {
     "secure": lambda: Source(np.arange(8, dtype=np.uint32) * np.uint32(0x9E3779B9) + np.uint32(1)),
@@ -50,6 +50,24 @@ def test_rounded_normals_compiled_are_those_of_python(make, scale, python_only, 
     np.testing.assert_array_equal(slow, compiled(monkeypatch, *arguments))
     assert slow.dtype == np.int64
     assert slow.shape == (3, 700)
+
+
+@both_sources
+def test_long_rows_are_drawn_in_parts_by_any_number_of_threads(make, python_only, monkeypatch):
+    # a part at the address of another one, or of another item, would be the same noise twice
+    monkeypatch.setattr(draws, "PART", 100)
+    monkeypatch.setattr(draws, "_WORTH_SHARING", 1)
+    arguments = lattice.rounded_normals, make(), "noise", [0, 5, 7], 9, 250, 2**24
+    slow = arguments[0](*arguments[1:])
+    for threads in ("1", "3"):
+        monkeypatch.setenv("HUSHPOINT_THREADS", threads)
+        np.testing.assert_array_equal(slow, compiled(monkeypatch, *arguments))
+    assert len(np.unique(slow)) == slow.size
+    np.testing.assert_array_equal(slow[:, :100], lattice.rounded_normals(make(), "noise", [0, 5, 7], 9, 100, 2**24))
+    for shape in ((0, 250), (3, 0)):
+        items, size = [0, 5, 7][: shape[0]], shape[1]
+        assert lattice.rounded_normals(make(), "noise", items, 9, size, 2**24).shape == shape
+        assert compiled(monkeypatch, lattice.rounded_normals, make(), "noise", items, 9, size, 2**24).shape == shape
 
 
 @both_sources
@@ -193,8 +211,28 @@ def test_a_variance_is_taken_in_lowest_terms(python_only):
 
 @pytest.mark.parametrize(("items", "step"), [([-1], 0), ([2**32], 0), ([0], -1), ([0], 2**32)])
 def test_an_address_out_of_range_is_refused(items, step):
-    with pytest.raises(OverflowError):
+    with pytest.raises(ValueError, match=r"(items|step) .*Pass"):
         lattice.rounded_normals(seeded_source(0), "a", items, step, 1, 3)
+
+
+@pytest.mark.parametrize(
+    ("named", "wrong"),
+    [("items", {"items": [0.5]}), ("items", {"items": [[1, 2]]}), ("step", {"step": 1.5}), ("size", {"size": -1}),
+     ("size", {"size": 2.5}), ("source", {"source": None})],
+)  # fmt: skip
+def test_what_is_no_address_is_refused_and_not_cut_to_one(named, wrong):
+    # Catches: item 0.5 read as item 0, whose noise then comes twice
+    asked = {"source": seeded_source(0), "role": "a", "items": [0], "step": 0, "size": 1, "scale": 3, **wrong}
+    with pytest.raises(ValueError, match=f"{named}.*Pass"):
+        lattice.rounded_normals(**asked)
+
+
+def test_parts_of_rows_have_addresses_of_their_own():
+    # Catches: two names with one word, in rows of up to eight million numbers. Words are 32 bits of a digest.
+    kinds = [f"{place}, {kind}" for place in PLACES for kind in ("rounded normals", "discrete Gaussians")]
+    parts = [role_word(kind if k == 0 else f"{kind}, from {draws.PART * k} on") for kind in kinds for k in range(2048)]
+    others = [role_word(role) for role in (*PLACES, "schedule", "order", "order again")]
+    assert len({*parts, *others}) == len(parts) + len(others)
 
 
 def test_a_small_release_compiles_nothing():

@@ -6,6 +6,7 @@ import math
 import os
 import subprocess
 import sys
+from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
@@ -14,10 +15,13 @@ import pytest
 import scipy.sparse
 
 import hushpoint as hp
+from hushpoint._compiled import loop
 from hushpoint.estimators.planner import plan_parameters
 from hushpoint.estimators.training import Answer, chain
-from hushpoint.kernels.integers import rounded
+from hushpoint.kernels.integers import Slopes, _whole_slopes, rounded
+from hushpoint.lattice import rounded_normals
 from hushpoint.losses import ClassWeighted, Logistic
+from hushpoint.noise import seeded_source
 from hushpoint.operators.lattice_gradient import GradientGrid, LatticeGradient
 from hushpoint.operators.lattice_moments import LatticeMeanSquare, LatticeMoments
 from hushpoint.plan import Plan
@@ -48,7 +52,7 @@ def a_problem(
     y = np.where(rng.random(rows) < 0.5, 1.0, -1.0)
     owners = np.sort(rng.integers(9, size=rows)) if users else None
     features = scipy.sparse.csr_array(X) if sparse else X
-    classes = None if loss == "squared" else (-1.0, 1.0)
+    classes = None if loss in ("squared", "huber") else (-1.0, 1.0)
     return Problem(features, y, loss, row_norm=NORM, groups=owners, classes=classes, **more)
 
 
@@ -98,18 +102,60 @@ def test_a_sum_of_gradients_is_that_of_pythons_integers(loss: Any, users: bool) 
         assert total == [int(entry) for entry in total_of(operator, problem, point)]
 
 
+@pytest.mark.parametrize("scale", [1e-285, 1e-200, 1e-162, 1e-154, 1.0, 1e154, 1e300])
+def test_a_rounded_point_is_never_longer_than_33_bits(scale: float) -> None:
+    """Would catch: a length from squares that vanish or overflow, after which partial sums are beyond 2^53."""
+    for width in (1, 7, 1000):
+        point = np.random.default_rng(width).normal(size=width) * scale
+        whole, power = rounded(point)
+        assert sum(int(entry) ** 2 for entry in whole) <= 1 << 66
+        assert (whole == np.rint(whole)).all()
+        assert np.abs(whole).max() >= 2**31 / math.sqrt(width)
+        np.testing.assert_allclose(np.ldexp(whole, -power), point, rtol=0, atol=scale * math.sqrt(width) * 2.0**-29)
+    for nothing in (0.0, 1e-300, math.inf, math.nan):
+        assert not rounded(np.array([0.0, nothing, -0.0]))[0].any()
+
+
+def slopes_at(slopes: Any, margins: Any, start: int, end: int) -> Any:
+    out = np.zeros(64)
+    out[: end - start] = margins[start:end]
+    arrays = slopes.targets, slopes.limits, slopes.shares
+    _slopes_of(arrays, (slopes.loss, slopes.weights), (3.0, 5.0, 2.0**-30, 1), start, end, out)
+    return out[: end - start]
+
+
+@loop
+def _slopes_of(arrays, losses, setting, start, end, out):  # type: ignore[no-untyped-def]
+    _whole_slopes(arrays, losses, setting, start, end, out)
+
+
+@pytest.mark.parametrize("loss", ["logistic", "smoothed_hinge", "huber", ClassWeighted(Logistic(), 0.3, 7.0)])
+def test_a_slope_does_not_depend_on_its_place(loss: Any) -> None:
+    """To the last of 53 bits, which cutting to 20 of them would hide: lanes of a vector that round differently."""
+    rng = np.random.default_rng(0)
+    code, weights = a_problem(0, False, loss).facts.loss.slope_code  # type: ignore[misc]
+    targets, margins = np.where(rng.random(64) < 0.5, 1.0, -1.0), np.rint(rng.normal(size=64) * 2.0**31)
+    slopes = Slopes(code, weights, targets, np.full(64, 2.0**53), np.array([2.0**50]), 1)
+    together = slopes_at(slopes, margins, 0, 64)
+    assert len(np.unique(together)) > 1
+    for i in range(64):
+        assert slopes_at(slopes, margins, i, i + 1)[0] == together[i]
+    for start in range(1, 9):
+        np.testing.assert_array_equal(slopes_at(slopes, margins, start, 64), together[start:])
+
+
 def test_many_long_messages_are_added_exactly() -> None:
-    """All rows along one axis with slopes at their limit: sums far beyond 2^53."""
+    """Rows along one axis with steep slopes: sums far beyond 2^53, of odd numbers that rounding would change."""
     n = 70_000
     X = np.zeros((n, 3))
-    X[:, 0] = NORM
+    X[:, 0] = NORM * (1 - (np.arange(n) % 8) * 2.0**-19)
     problem = Problem(X, np.ones(n), "logistic", row_norm=NORM, classes=(-1.0, 1.0))
-    operator = gradient_of(problem)
-    rows = operator.prepare(problem.rows)
-    one = operator.local(rows, np.array([3]), np.zeros((1, 0)), np.array([-30.0, 0, 0]), 1.0, None)[1][0]
-    total = total_of(operator, problem, np.array([-30.0, 0, 0]))
-    assert abs(int(one[0])) * n > 1 << 53
-    assert [int(entry) for entry in total] == [n * int(entry) for entry in one]
+    operator, point = gradient_of(problem), np.array([-3.0, 0, 0])
+    each = operator.local(operator.prepare(problem.rows), np.arange(8), np.zeros((8, 0)), point, 1.0, None)[1]
+    assert abs(int(each[0, 0])) * n > 1 << 53
+    assert (each[:, 0] % 2 == 1).any()
+    total = total_of(operator, problem, point)
+    assert [int(entry) for entry in total] == [n // 8 * sum(map(int, column)) for column in each.T]
 
 
 @pytest.mark.parametrize("users", [False, True], ids=["records", "users"])
@@ -277,6 +323,42 @@ def test_a_model_does_not_depend_on_the_threads_of_linear_algebra() -> None:
 
 
 # --- 4. what is said of it
+
+
+def test_the_noise_of_a_plan_is_drawn_exactly_and_at_the_stated_scale() -> None:
+    """Would catch: normals in floating point that are rounded afterwards, or small whole numbers times the scale."""
+    plan = hp.methods.dp_sgd(a_problem(2, False), 3, 1.0, noise_std=0.7, lattice=True)
+    source = seeded_source(4)
+    for step in range(3):
+        drawn = plan.noise.drawn(source, "sum", step, 5)
+        np.testing.assert_array_equal(drawn, rounded_normals(source, "sum", (0,), step, 5, plan.noise.scale))
+    assert plan.noise.scale * plan.noise.unit == plan.noise.std >= 0.7 * 40 * (1 - 1e-13)
+
+
+def test_a_cut_of_the_sum_is_paid_for() -> None:
+    """Two sums that differ by a message of length K differ by up to sqrt(p) more after they were rounded down."""
+    operator = gradient_of(a_problem(1, False))
+    for bits in (1, 7, 20):
+        coarse = operator.coarser(bits)
+        low = np.full(5, (1 << bits) - 1)
+        apart = np.linalg.norm(coarse.cut(low + np.ones(5, dtype=np.int64)) - coarse.cut(low)) * coarse.unit
+        assert apart == pytest.approx(math.sqrt(5) * coarse.unit)
+        for adjacency, times in (("replace-one", 2), ("zero-out", 1)):
+            least = times * Fraction(operator.longest) * Fraction(operator.unit)
+            stated = Fraction(coarse.certificate(1.0).shift("record", adjacency))
+            assert stated >= least + Fraction(math.sqrt(5)) * Fraction(coarse.unit)
+            assert operator.certificate(1.0).shift("record", adjacency) == least
+
+
+@pytest.mark.parametrize("made", ["dp_sgd", "dp_cd", "dp_fedavg", "anchored_admm"])
+def test_noise_that_leaves_nothing_of_a_message_is_refused_in_words(made: str) -> None:
+    problem = a_problem(2, True)
+    more = {"dp_sgd": (1.0,), "dp_cd": (1.0,), "dp_fedavg": (2, 0.1, 1.0), "anchored_admm": (1.0,)}[made]
+    for noise_std in (1e20, 1e300):
+        with pytest.raises(ValueError, match=r"nothing of a message is left\. Pass less noise.*lattice=False"):
+            getattr(hp.methods, made)(problem, 3, *more, noise_std=noise_std, lattice=True)
+    with pytest.raises(ValueError, match=r"nothing of a message is left"):
+        hp.PrivateLogisticRegression(1e-12, 1e-13, NORM).fit(np.eye(5), [0, 1, 0, 1, 0])
 
 
 @pytest.mark.parametrize("options", [{}, {"sample_prob": 0.1}, {"sample_size": 4}])

@@ -16,7 +16,7 @@ from hushpoint.kernels.fixed_rows import fixed_table
 from hushpoint.operators.lattice_blocks import LatticeBlocks
 from hushpoint.operators.lattice_steps import LatticeSteps
 from hushpoint.operators.whole import most_steps, unit_for
-from hushpoint.rows import ArrayRows, Mapped
+from hushpoint.rows import ArrayRows, Mapped, Store
 
 WIDTH = 11  # no multiple of the lanes or of a tile
 LOSSES = {"logistic": {}, "squared": {"clip": 0.7}, "huber": {}, "smoothed_hinge": {}}
@@ -171,6 +171,36 @@ def test_threads_and_chunks_change_no_bit_of_a_run(kind, weights, threads, monke
     by_hand = (messages if counts is None else messages * counts[:, None]).sum(axis=0)
     assert total.tolist() == by_hand.tolist()
     assert (counts is None) == (weights == "items")
+
+
+class Mine(Store):
+    """Rows of every other column of a table: views that are not in C order."""
+
+    def __init__(self, wide):
+        self.wide = wide
+
+    @property
+    def shape(self):
+        return len(self.wide), self.wide.shape[1] // 2
+
+    def take(self, index):
+        return ArrayRows(self.wide[index][:, ::2])
+
+
+@pytest.mark.parametrize("kind", MAKE)
+def test_a_long_row_of_another_user_does_not_change_how_rows_are_summed(kind):
+    # Catches: code for another order of memory, which sums in another order, once one row of anybody is scaled
+    rng = np.random.default_rng(1)
+    counts = rng.integers(1, 30, size=60)
+    wide = rng.normal(size=(counts.sum(), 2 * WIDTH)) / (8 * np.sqrt(WIDTH))
+    longer = wide.copy()
+    longer[-1] = 10.0
+    y = np.where(rng.random(len(wide)) < 0.5, 1.0, -1.0)
+    make, owners = fine(MAKE[kind]), np.repeat(np.arange(60), counts)
+    worlds = [Problem(Mine(one), y, "logistic", row_norm=2.0, groups=owners) for one in (wide, longer)]
+    one, other = (sent(make, world) for world in worlds)
+    np.testing.assert_array_equal(one[:-1], other[:-1])
+    assert (one[-1] != other[-1]).any()
 
 
 def test_rows_in_other_coordinates_are_refused():

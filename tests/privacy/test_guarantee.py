@@ -42,7 +42,8 @@ def test_a_guarantee_is_one_paragraph_with_all_the_facts() -> None:
     assert str(plan.guarantee(1e-5)) == (
         "epsilon = 1 at delta = 1e-05 for one record (replace-one), against anyone who sees every iterate and the "
         "final model. Proved (docs/privacy.md, section 3a). Rests on: rows scaled to norm <= 1, gradients clipped at "
-        "0.5, proxes are solved to 1e-09, 20 noisy steps, floating-point numbers standing for real ones (section 5)."
+        "0.5, proxes are solved to 1e-09, 20 noisy steps. Holds for real numbers; floating-point ones stand for them "
+        "(section 5)."
     )
 
 
@@ -54,8 +55,9 @@ def test_the_floating_point_caveat_stands_where_there_is_noise() -> None:
         gaussian(0.3),
         compose(gaussian(0.3), claim(mu=None)),
         claim(assumptions=()),
+        claim(epsilon=0.0, mu=1e-9),
     ):
-        assert str(stated).endswith("floating-point numbers standing for real ones (section 5).")
+        assert str(stated).endswith("Holds for real numbers; floating-point ones stand for them (section 5).")
         assert stated.to_dict()["statement"] == str(stated)
     for stated in (claim(epsilon=math.inf), claim(epsilon=0.0, mu=0.0)):
         assert "floating-point" not in str(stated)

@@ -199,7 +199,7 @@ class PrivateLinear(TellsOfRefits, BaseEstimator):
 
     def _in_whole_numbers(self) -> bool:
         """Whether the guarantee of every fit with these parameters is one in whole numbers, whatever the rows."""
-        return False
+        return bool(self.lattice)
 
 
 def order_of_rows(problem: Problem, groups: ArrayLike | None) -> Any:

@@ -92,7 +92,7 @@ def spent(
     if said.mu is None or math.isinf(said.mu):
         return said
     mu = compose_mu([said.mu], count)
-    kept = [ground for ground in said.assumptions if "noisy steps" not in ground and "participations" not in ground]
+    kept = [ground for ground in said.assumptions if "noisy step" not in ground and "participations" not in ground]
     times = f"{count} participations, counted by the site itself"
     return replace(said, epsilon=gdp_epsilon(mu, level), mu=mu, assumptions=(*kept, times), section="9.1")
 

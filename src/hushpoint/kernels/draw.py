@@ -46,17 +46,17 @@ def draw_members(secure, schedule, step, participations, members, coins, room):
         drawn = 1
     else:
         uniforms_at(secure, role, np.int64(0), step, coins, room)
-        threshold, ties = prob, 0
+        threshold, attempt = prob, 0
         if kind == FIXED:
-            threshold, ties = _smallest(coins, size)
+            threshold = _cut(coins, size)
+            while threshold < 0:
+                attempt += 1
+                uniforms_at(secure, role, np.int64(attempt), step, coins, room)
+                threshold = _cut(coins, size)
         for i in range(items):
             if coins[i] < threshold:
                 members[drawn] = i
                 drawn += 1
-            elif ties > 0 and coins[i] == threshold:
-                members[drawn] = i
-                drawn += 1
-                ties -= 1
     if drawn > 0:
         last = members[drawn - 1]
     if cap < 0:
@@ -70,8 +70,8 @@ def draw_members(secure, schedule, step, participations, members, coins, room):
 
 
 @loop
-def _smallest(coins, size):
-    """The number below which fewer than ``size`` of the coins lie, and how many equal to it make ``size``.
+def _cut(coins, size):
+    """A number below which ``size`` of the coins lie, fewer than there are; -1 where equal ones leave none.
 
     Coins are uniform, so that a count of how many fall into each of as many cells as there are coins leaves only a few
     to compare.
@@ -95,8 +95,7 @@ def _smallest(coins, size):
             near[at] = near[at - 1]
             at -= 1
         near[at] = value
-    threshold = near[size - below - 1]
-    ties = 0
-    for k in range(size - below):
-        ties += near[k] == threshold
-    return threshold, ties
+    last = near[size - below - 1]
+    if size - below < count and near[size - below] == last:
+        return -1.0
+    return last + 2.0**-53  # of which coins are multiples

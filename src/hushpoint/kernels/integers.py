@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from hushpoint._codes import LOGISTIC, LossCode
 from hushpoint._compiled import inner, loop
-from hushpoint._fixed import logistic_slope, slope
+from hushpoint._fixed import dot, logistic_slope, slope
 from hushpoint._threads import share
 from hushpoint._types import Array
 from hushpoint.kernels.table import block_add, block_dots
@@ -48,58 +48,83 @@ class Slopes:
 
     def of(self, place: slice) -> tuple[Array, Array, Array]:
         """Targets, limits and shares of some rows."""
-        if place.stop - place.start == len(self.targets):
-            return self.targets, self.limits, self.shares
         return self.targets[place], self.limits[place], self.shares if len(self.shares) == 1 else self.shares[place]
 
 
 def rounded(point: Array) -> tuple[Array, int]:
     """A point as whole numbers of at most 33 bits in all, and the power of two that they are to be divided by.
 
-    Promises: their Euclidean length is at most 2^33. What is not finite becomes 0: the point is public.
+    Promises: their Euclidean length is at most 2^33. A point with an entry that is not finite, or with none that is
+    larger than 1e-290, is read as 0: it is public.
     """
-    length = math.sqrt(point @ point)
-    if not 0 < length < math.inf:
-        largest = float(np.abs(point).max(initial=0.0))
-        length = largest * math.sqrt(len(point)) if largest < 1e300 else math.inf
-    if not 0 < length < math.inf:
-        return np.zeros(len(point)), 0
+    whole = np.empty(len(point))
+    return whole, int(_rounded(np.ascontiguousarray(point), whole))
+
+
+@loop
+def _rounded(point, whole):
+    largest = 0.0
+    for j in range(point.size):
+        size = abs(point[j])
+        largest = size if not size <= largest else largest  # NaN stays
+    if not 1e-290 < largest < math.inf:
+        for j in range(point.size):
+            whole[j] = 0.0
+        return 0
+    # With a largest entry between 1/2 and 1 no square can overflow, and those that vanish do not count.
+    power = -math.frexp(largest)[1]
+    factor = math.ldexp(1.0, power)
+    for j in range(point.size):
+        whole[j] = point[j] * factor
     # Below 2^32 but for rounding, and by at most half a unit an entry longer after it.
-    power = POINT_BITS - 1 - math.frexp(length)[1]
-    return np.rint(np.ldexp(point, power)), power
+    more = POINT_BITS - 1 - math.frexp(math.sqrt(dot(whole, whole)))[1]
+    factor = math.ldexp(1.0, more)
+    for j in range(point.size):
+        whole[j] = np.rint(whole[j] * factor)
+    return power + more
 
 
-def gradient(store: Store, slopes: Slopes, constant: int, point: Array, exponent: int) -> NDArray[np.int64]:
-    """``sum_i s_i a_i`` over the rows of a store, the constant included (as a last entry) where there is one."""
-    whole, power = rounded(point)
-    width = store.width
-    last = float(whole[width]) if constant else 0.0
-    setting = float(constant), last, math.ldexp(1.0, -(power + exponent)), _EXACT // slopes.most
-    if setting[3] < _BLOCK:
-        raise ValueError(f"messages of up to {slopes.most} cannot be added exactly. Use a coarser grid.")
-    least, worth = max(_BLOCK, store.rows_of(_NUMBERS)), store.stored >= _WORTH_SHARING
-    found = np.zeros(width + 1, dtype=np.int64)
-    for place, table in _tables(store):
-        arrays = slopes.of(place)
-        count = len(arrays[0])
-        size = max(least, -(-count // _GROUPS))
-        totals = np.zeros((-(-count // size), width + 1), dtype=np.int64)
-        losses = slopes.loss, slopes.weights
-        share(partial(_sums, table, arrays, losses, setting, whole[:width], size, totals), len(totals), worth)
-        found += totals.sum(axis=0)
-    if not constant:
-        return found[:width]
-    found[width] *= constant
-    return found
+class Sums:
+    """Sums of gradients over the rows of one store, at one public point after another; what they share is kept.
 
+    ``constant``, where it is not 0, follows every row, in units of ``2^-exponent`` as the rows are.
+    """
 
-def _tables(store: Store) -> Iterator[tuple[slice, Any]]:
-    """The rows as compiled code reads them: at once, or in parts."""
-    if store.arrays is not None:
-        yield slice(0, len(store)), store.arrays
-        return
-    for place, part in store.chunks():
-        yield place, part.arrays
+    def __init__(self, store: Store, slopes: Slopes, constant: int, exponent: int) -> None:
+        self._store, self._slopes, self._constant, self._exponent = store, slopes, constant, exponent
+        self._width, self._worth, self._flush = store.width, store.stored >= _WORTH_SHARING, _EXACT // slopes.most
+        # A group has a sum of its own, as wide as the rows are: next to the rows' numbers that should be little.
+        self._least = max(_BLOCK, store.rows_of(max(_NUMBERS, 16 * store.width)))
+        if self._flush < _BLOCK:
+            raise ValueError(f"messages of up to {slopes.most} cannot be added exactly. Use a coarser grid.")
+
+    def at(self, point: Array) -> NDArray[np.int64]:
+        """``sum_i s_i a_i`` over all rows, the constant included (as a last entry) where there is one."""
+        whole, power = rounded(point)
+        width, constant = self._width, self._constant
+        last = float(whole[width]) if constant else 0.0
+        unit = math.ldexp(1.0, min(-(power + self._exponent), 1023))
+        setting = float(constant), last, unit, self._flush
+        losses, found = (self._slopes.loss, self._slopes.weights), np.zeros(width + 1, dtype=np.int64)
+        for table, arrays in self._tables():
+            count = len(arrays[0])
+            size = max(self._least, -(-count // _GROUPS))
+            totals = np.zeros((-(-count // size), width + 1), dtype=np.int64)
+            share(partial(_sums, table, arrays, losses, setting, whole[:width], size, totals), len(totals), self._worth)
+            found += totals.sum(axis=0)
+        if not constant:
+            return found[:width]
+        found[width] *= constant
+        return found
+
+    def _tables(self) -> Iterator[tuple[Any, tuple[Array, Array, Array]]]:
+        """The rows as compiled code reads them, with what goes with each: at once, or in parts."""
+        table = self._store.arrays
+        if table is not None:
+            yield table, (self._slopes.targets, self._slopes.limits, self._slopes.shares)
+            return
+        for place, part in self._store.chunks():
+            yield part.arrays, self._slopes.of(place)
 
 
 @loop

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
 from numba import types
 from numba.extending import overload
 
@@ -18,8 +19,13 @@ TILE = 4  # rows that are read together: a point or a sum is then loaded once fo
 
 
 def table_of(store: Store) -> Any:
-    """Rows as compiled code takes them; those of a store without such arrays are read into memory."""
-    return store[:] if store.arrays is None else store.arrays
+    """Rows as compiled code takes them; those of a store without such arrays are read into memory.
+
+    An array is in C order: code for another order sums in another one, and a store from outside may give either,
+    depending on whether a row of anybody had to be scaled.
+    """
+    table = store[:] if store.arrays is None else store.arrays
+    return np.ascontiguousarray(table) if isinstance(table, np.ndarray) else table
 
 
 @inner_sum
@@ -64,11 +70,12 @@ def _add_four(rows, i, weights, total):
         total[j] = total[j] + one * a[j] + two * b[j] + three * c[j] + four * d[j]
 
 
-@inner_sum
+@inner
 def _sparse_dot(data, indices, start, stop, point):
+    # One number at a time: instructions that collect several of them from a vector take three to four times as long.
     total = 0.0
     for k in range(start, stop):
-        total += data[k] * point[indices[k]]
+        total += data[k] * point[np.uint64(indices[k])]
     return total
 
 

@@ -22,7 +22,9 @@ FEW = 30_000  # draws of one process in Python: 0.2 to 0.5 s, as long as compile
 MOST = 1 << 80  # s^2
 FINEST = 1 << 32  # denominator of s^2
 _OPENING = 8  # draws that take as long in Python as the first one of an address
-_WORTH_SHARING = 1 << 15  # draws from which on threads pay
+_WORTH_SHARING = 1 << 13  # draws from which on threads pay
+PART = 1 << 12  # draws of one address
+_WORD = (1 << 32) - 1  # the largest item and step that an address holds
 _drawn_in_python = 0
 
 
@@ -107,6 +109,18 @@ def _variance(numerator: int, denominator: int) -> tuple[int, int]:
     return numerator, denominator
 
 
+def _items(items: Items) -> Whole:
+    """Items as addresses hold them: others would be cut to those, and the same noise be drawn twice."""
+    indices = np.atleast_1d(np.asarray(items))
+    if indices.size and (indices.dtype.kind not in "iu" or indices.ndim > 1 or not _fits(indices)):
+        raise ValueError("items are not whole numbers from 0 to 2^32 - 1. Pass a list of them.")
+    return indices.astype(np.int64)
+
+
+def _fits(indices: Any) -> bool:
+    return bool(indices.min() >= 0 and indices.max() <= _WORD)
+
+
 def _drawn(
     source: Source,
     role: str,
@@ -116,23 +130,30 @@ def _drawn(
     plain: Callable[[Bits], int],
     compiled: Callable[..., None],
 ) -> Whole:
+    """Rows of draws; those beyond PART of a row are at addresses of their own, so that threads can share them."""
     global _drawn_in_python
-    indices = np.asarray([word(item) for item in items], dtype=np.int64)
-    when = word(step)
-    out = np.empty((len(indices), size), dtype=np.int64)
-    if _drawn_in_python + out.size <= FEW and when < STEPS:
-        _drawn_in_python += out.size
-        for row, item in zip(out, indices.tolist(), strict=True):
-            bits = Words(words_at(source, role, item, when))
-            row[:] = [plain(bits) for _ in range(size)]
-        return out
-    address = source.secure, source.key, role_word(role)
+    indices, when = _items(items), require_count("step", step, least=0, most=_WORD)
+    rows, size = len(indices), require_count("size", size, least=0)
+    if not isinstance(source, Source):
+        raise ValueError(f"source is a {type(source).__name__}. Pass one of hushpoint.noise.source_for(None).")
+    names = [role if first == 0 else f"{role}, from {first} on" for first in range(0, size, PART)]
+    roles = [role_word(name) for name in names]
+    if len(set(roles)) < len(roles):
+        raise ValueError(f"size is {size}, more numbers than one row has addresses for. Draw fewer at a time.")
+    found = [np.empty((rows, min(PART, size - PART * k)), dtype=np.int64) for k in range(len(names))]
+    if _drawn_in_python + rows * size <= FEW and when < STEPS:
+        _drawn_in_python += rows * size
+        for name, part in zip(names, found, strict=True):
+            for row, item in zip(part, indices.tolist(), strict=True):
+                bits = Words(words_at(source, name, item, when))
+                row[:] = [plain(bits) for _ in range(len(row))]
+    elif rows:
 
-    def fill(start: int, stop: int) -> None:
-        compiled(*address, indices[start:stop], when, WORDS, out[start:stop])
+        def fill(start: int, stop: int) -> None:
+            for k in range(start // rows, -(-stop // rows)):
+                place = slice(max(start - k * rows, 0), min(stop - k * rows, rows))
+                compiled(source.secure, source.key, roles[k], indices[place], when, WORDS, found[k][place])
 
-    if out.size < _WORTH_SHARING:
-        fill(0, len(indices))
-    else:
-        share(fill, len(indices))  # each row has its own address, so it does not matter who draws it
-    return out
+        # Each row of each part has its own address, so it does not matter who draws it.
+        share(fill, rows * len(names), worth=rows * size >= _WORTH_SHARING)
+    return found[0] if len(found) == 1 else np.concatenate([*found, np.empty((rows, 0), dtype=np.int64)], axis=1)

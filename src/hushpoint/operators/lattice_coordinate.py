@@ -15,6 +15,7 @@ from hushpoint.certificates import Certificate
 from hushpoint.operators.gradient import ONE_COORDINATE, CoordinateGradient
 from hushpoint.operators.lattice_gradient import GradientGrid, cut_slack, round_sum, whole_multiple
 from hushpoint.operators.sensitivity import moved_certificate
+from hushpoint.operators.whole import require_left
 from hushpoint.problem import Facts
 from hushpoint.rows import Rows, integer_rows, slope_limits
 
@@ -24,7 +25,6 @@ if TYPE_CHECKING:
 
 _FINEST = 52 - 6  # the first grid of models: inner products up to 2^6
 _COARSEST = _FINEST - 60 * 8  # the last one: up to 2^486
-_WIDEST_SHIFT = 62  # of a sum below 2^61 nothing is left but its sign
 
 
 class LatticeCoordinateGradient(CoordinateGradient):
@@ -55,7 +55,7 @@ class LatticeCoordinateGradient(CoordinateGradient):
     @property
     def shift(self) -> int:
         """How many bits the sum loses before noise is added."""
-        return min(self.grid.shift, _WIDEST_SHIFT)
+        return self.grid.shift
 
     @property
     def finest(self) -> int:
@@ -71,6 +71,7 @@ class LatticeCoordinateGradient(CoordinateGradient):
         found = copy.copy(self)
         found.grid = replace(self.grid, shift=self.grid.shift + bits)
         found.unit = found.grid.unit
+        require_left("the bound on gradients", self.facts.gradient_bound, found.unit)
         return found
 
     def prepare(self, rows: Rows) -> Any:
@@ -133,8 +134,7 @@ class LatticeCoordinateGradient(CoordinateGradient):
     def certificate(self, relaxation: float) -> Certificate:
         facts, bound = self.facts, math.ldexp(self.longest, -self.grid.fine)
         counts: Any = facts.row_counts if facts.weights == "rows" else np.ones(facts.items)
-        because = (*facts.because, f"gradients in whole steps of {2.0**-self.grid.fine:.3g}")
-        plain = moved_certificate(None, 2 * bound * counts, facts, 0.0, because, ONE_COORDINATE)
+        plain = moved_certificate(None, 2 * bound * counts, facts, 0.0, facts.because, ONE_COORDINATE)
         slack = cut_slack(self.message_size, self.unit) if self.grid.shift else 0.0
         table = {whom: round_sum(moved, slack) for whom, moved in plain.sensitivity.items()}
         return replace(self._of_one_coordinate(plain), sensitivity=table)

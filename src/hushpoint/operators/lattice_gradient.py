@@ -17,11 +17,12 @@ from hushpoint.certificates import Certificate
 from hushpoint.operators.base import Operator, is_within
 from hushpoint.operators.gradient import SAMPLED_SUM
 from hushpoint.operators.sensitivity import moved_certificate
+from hushpoint.operators.whole import require_left
 from hushpoint.problem import Facts
 from hushpoint.rows import BITS, RowGrid, Rows, Turn, integer_rows, slope_limits
 
 if TYPE_CHECKING:
-    from hushpoint.kernels.integers import Slopes
+    from hushpoint.kernels.integers import Sums
 
 _RECORD_BITS = 39  # of a message: 2^14 of them add up exactly in double precision
 _USER_BITS = 45  # more, since a user's rows share them; 2^8 add up exactly
@@ -111,6 +112,7 @@ class LatticeGradient(Operator):
         shift = self.grid.shift + bits
         found.grid = replace(self.grid, shift=shift if turn is None else turn.allowed_shift(shift))
         found.unit = found.grid.unit
+        require_left("the bound on gradients", self.facts.gradient_bound, found.unit)
         return found
 
     def prepare(self, rows: Rows) -> Rows:
@@ -142,21 +144,19 @@ class LatticeGradient(Operator):
         kick: Array | None,
         multiplicity: Array | None,
     ) -> tuple[Array, Any]:
-        from hushpoint.kernels.integers import gradient
+        point = z if self.grid.turn is None else _seen(self.grid.turn, z)
+        return block, data.take(chosen).once(self._sums).at(point)
 
-        rows, grid = data.take(chosen), self.grid
-        point = z if grid.turn is None else _seen(grid.turn, z)
-        return block, gradient(rows.store, rows.once(self._slopes), grid.rows.constant, point, grid.rows.exponent)
-
-    def _slopes(self, rows: Rows) -> Slopes:
-        from hushpoint.kernels.integers import Slopes
+    def _sums(self, rows: Rows) -> Sums:
+        from hushpoint.kernels.integers import Slopes, Sums
 
         assert self.facts.loss.slope_code is not None
         code, weights = self.facts.loss.slope_code
         shares = np.array([2.0**self.grid.slope_exponent])
         if self.facts.weights == "items" and rows.offsets is not None:
             shares = shares / np.repeat(rows.counts, rows.counts)
-        return Slopes(code, weights, rows.targets, rows.slope_limits, shares, self.most)
+        slopes = Slopes(code, weights, rows.targets, rows.slope_limits, shares, self.most)
+        return Sums(rows.store, slopes, self.grid.rows.constant, self.grid.rows.exponent)
 
     def cut(self, total: NDArray[Any]) -> NDArray[Any]:
         if self.grid.turn is not None:
@@ -181,8 +181,7 @@ class LatticeGradient(Operator):
     def certificate(self, relaxation: float) -> Certificate:
         facts, bound = self.facts, math.ldexp(self.longest, -self.grid.fine)
         theorem = replace(SAMPLED_SUM, forgets=False)
-        because = (*facts.because, f"gradients in whole steps of {2.0**-self.grid.fine:.3g}")
-        plain = moved_certificate(None, 2 * bound * self._counts(), facts, 0.0, because, theorem)
+        plain = moved_certificate(None, 2 * bound * self._counts(), facts, 0.0, facts.because, theorem)
         slack = cut_slack(self.message_size, self.unit) if self.grid.shift else 0.0
         table = {whom: round_sum(moved, slack) for whom, moved in plain.sensitivity.items()}
         missing = (*plain.missing, "rounding to a lattice is no contraction")

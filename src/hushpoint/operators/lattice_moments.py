@@ -18,6 +18,7 @@ from hushpoint._types import Array, Indices
 from hushpoint.certificates import ADJACENCIES, Certificate, Theorem
 from hushpoint.operators.base import Operator
 from hushpoint.operators.lattice_gradient import cut_slack
+from hushpoint.operators.whole import require_left
 from hushpoint.problem import Facts
 from hushpoint.rows import BITS, RowGrid, Rows, SparseRows, integer_rows
 
@@ -73,6 +74,8 @@ class LatticeMean(Operator):
     def coarser(self, bits: int) -> Self:
         found = copy.copy(self)
         found.shift, found.unit = self.shift + bits, math.ldexp(self.unit, bits)
+        longest = math.ldexp(math.sqrt(self.moved("zero-out")), -self.grid.exponent)
+        require_left("the bound on moments", longest, found.unit)
         return found
 
     def prepare(self, rows: Rows) -> Rows:
@@ -126,7 +129,7 @@ class LatticeMean(Operator):
             for adjacency in ADJACENCIES
         }
         table = {whom: bound * (1 + 4e-16) for whom, bound in table.items()}
-        because = (f"rows scaled to norm <= {self.facts.row_norm:g}", "moments in whole numbers")
+        because = (f"rows scaled to norm <= {self.facts.row_norm:g}",)
         return Certificate(None, table, because=because, theorem=Theorem("8", "sum"))
 
 
@@ -182,7 +185,7 @@ class LatticeMoments(LatticeMean):
         """Some rows on the coarser grid, as an array or a matrix."""
         part = store.take(place)
         if isinstance(part, SparseRows):
-            matrix = part.matrix.copy()
+            matrix = part.matrix  # a copy
             matrix.data = np.trunc(np.ldexp(matrix.data, -self.grid.coarse))
             return matrix
         return np.trunc(np.ldexp(part[:], -self.grid.coarse)) if self.grid.coarse else part[:]
@@ -257,4 +260,8 @@ def _products(part: Any, weights: Array) -> Any:
 
 
 def _diagonal(part: Any, weights: Array) -> Any:
-    return (part.multiply(part) if not isinstance(part, np.ndarray) else part * part).T @ weights
+    if isinstance(part, np.ndarray):
+        return (part * part).T @ weights
+    squares = part.copy()
+    squares.data *= squares.data
+    return squares.T @ weights

@@ -18,18 +18,23 @@ def unit_for(bound: float, messages: int, spare: int = 1) -> float:
 
 def most_steps(name: str, bound: float, unit: float, messages: int) -> int:
     """How many steps long a message may be; refused, by public numbers, where none is left or a sum could overflow."""
+    require_left(name, bound, unit)
     most = int(bound / unit)
-    if most < 1:
-        raise ValueError(
-            f"{name} is {bound:g}, less than one unit of {unit:g}: next to that noise nothing of a message is left. "
-            "Pass less noise or a larger budget."
-        )
     if messages * most >= MOST_IN_ALL:
         raise ValueError(
             f"{name} is {bound:g}, or {most} units of {unit:g}, {messages} times in a sum of 64 bits. Pass "
             "lattice=False."
         )
     return most
+
+
+def require_left(name: str, bound: float, unit: float) -> None:
+    """Refuse a lattice so coarse, for the sake of its noise, that the longest message is less than one step of it."""
+    if bound < unit:
+        raise ValueError(
+            f"{name} is {bound:g}, less than one unit of {unit:g}: next to that noise nothing of a message is left. "
+            "Pass less noise, a larger budget, or lattice=False."
+        )
 
 
 def is_whole_within(vector: Iterable[int], most: int) -> bool:

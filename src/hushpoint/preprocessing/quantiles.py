@@ -348,7 +348,8 @@ def _grid(low: float, high: float, smallest: float | None, rounds: int) -> _Grid
 
 def _as_floats(name: str, values: Any) -> Array:
     try:
-        return np.asarray(values).astype(np.float64)
+        with np.errstate(all="ignore"):  # a warning would tell of an entry
+            return np.asarray(values).astype(np.float64)
     except (OverflowError, TypeError, ValueError):
         raise ValueError(f"{name} has entries that are not numbers. Encode or leave out text columns.") from None
 

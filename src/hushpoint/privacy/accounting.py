@@ -131,7 +131,8 @@ def account(
         meaning = (*meaning, READ_FROM_LABELS)
     if plan.problem is not None and plan.problem.store_from_outside:
         meaning = (*meaning, f"{plan.problem.store_from_outside}, which gives the same rows whatever it is asked")
-    because = (*spend.because, *meaning, *_own_word(plan.operator), f"{question.steps} noisy steps")
+    counted = "1 noisy step" if question.steps == 1 else f"{question.steps} noisy steps"
+    because = (*spend.because, *meaning, *_own_word(plan.operator), counted)
     return Guarantee(
         spend.epsilon(delta),
         mu=spend.mu,
@@ -226,6 +227,8 @@ def _named(question: Question, view: View, because: tuple[str, ...]) -> tuple[st
     if view == question.view:
         return because
     note = f"the view {question.view!r} has no theorem of its own here: this is the wider view {view!r}"
+    if question.plan.operator.unit is not None and question.plan.schedule.law == "all":
+        note += " (a step that rounds to whole numbers is no contraction)"
     return (*because, note)
 
 
@@ -312,7 +315,7 @@ def _poisson(question: Question) -> Spend:
         spend = _compose("iterates", "participations")(question)
         why = "the record's user" if schedule.cap is None else "with a cap, every user"
         return replace(spend, because=(*spend.because, f"no amplification: who is sampled counts as seen for {why}"))
-    prob = schedule.probability
+    prob = schedule.chance
     bound = question.certificate.shift(question.unit, "zero-out", question.item)
     multiplier, adjacency = plan.noise.std / bound, question.adjacency
     because = (*question.certificate.because, f"each item sampled secretly with probability {prob:g}")

@@ -32,8 +32,8 @@ Arithmetic = Literal["real", "whole"]
 # Theorems about real numbers hold for the program where it adds whole numbers and draws them exactly; elsewhere
 # floating-point numbers stand for real ones. A finite guarantee says which.
 _NUMBERS = {
-    "real": "floating-point numbers standing for real ones (section 5)",
-    "whole": "whole numbers, summed exactly, with noise drawn exactly (section 11)",
+    "real": "Holds for real numbers; floating-point ones stand for them (section 5).",
+    "whole": "Holds for the program to the last bit: whole numbers, summed exactly, noise drawn exactly (section 11).",
 }
 
 
@@ -82,14 +82,14 @@ class Guarantee:
             return f"{said}, against {watcher}." + (
                 f" Because: {', '.join(self.assumptions)}." if self.assumptions else ""
             )
-        reasons = ", ".join(self.grounds)
-        return f"{said}, against {watcher}. {where}" + (f" Rests on: {reasons}." if reasons else "")
+        reasons = f" Rests on: {', '.join(self.grounds)}." if self.grounds else ""
+        numbers = "" if self.mu == 0 else f" {_NUMBERS[self.arithmetic]}"  # nothing was released
+        return f"{said}, against {watcher}. {where}{reasons}{numbers}"
 
     @property
     def grounds(self) -> tuple[str, ...]:
-        """All that the statement rests on: assumptions, random source, and what numbers are where there is noise."""
-        source = () if self.source is None else (self.source,)
-        return (*self.assumptions, *source, *((_NUMBERS[self.arithmetic],) if 0 < self.epsilon < math.inf else ()))
+        """All that the statement rests on: assumptions, and the random source."""
+        return self.assumptions if self.source is None else (*self.assumptions, self.source)
 
     def to_dict(self) -> dict[str, Any]:
         """The guarantee as JSON can hold it; infinity is the text "inf"."""

@@ -59,13 +59,12 @@ class IntegerRows(Store):
         self._table: Any = None
         self._made: dict[Hashable, Any] = {}
         if store.in_memory and store.sparse:
-            whole = self._cut(store.take(slice(None)))
-            self._table, self.squared = whole.matrix.astype(np.float32), whole.squared_norms()
+            whole, self.squared = self._cut(store.take(slice(None)))
+            self._table = whole.matrix.astype(np.float32)
             return
         table = np.empty(store.shape if store.in_memory else (0, 0), dtype=np.float32)
         for place, part in store.chunks():
-            whole = self._cut(part)
-            self.squared[place] = whole.squared_norms()
+            whole, self.squared[place] = self._cut(part)
             if store.in_memory:
                 table[place] = whole.array
         self._table = table if store.in_memory else None
@@ -90,10 +89,14 @@ class IntegerRows(Store):
 
     def take(self, index: Any) -> Store:
         if self._table is None:
-            cut: Store = self._cut(self.store.take(index))
+            cut: Store = self._cut(self.store.take(index))[0]
             return cut
         rows: Any = self._table[index]
-        return SparseRows(rows.astype(np.float64)) if self.sparse else ArrayRows(rows)
+        if not self.sparse:
+            return ArrayRows(rows)
+        rows = rows.astype(np.float64)
+        rows.has_canonical_format = True  # as the whole has: no need to look
+        return SparseRows(rows)
 
     def once(self, key: Hashable, make: Callable[[], Made]) -> Made:
         """What is made of these rows for a purpose, made the first time only."""
@@ -101,8 +104,8 @@ class IntegerRows(Store):
             self._made[key] = make()
         return cast(Made, self._made[key])
 
-    def _cut(self, part: Store) -> Any:
-        """Rows in memory as whole numbers: entry by entry, so that a place decides nothing."""
+    def _cut(self, part: Store) -> tuple[Any, Array]:
+        """Rows in memory as whole numbers, entry by entry, so that no place decides anything; their squared lengths."""
         unit = 2.0**self.grid.exponent
         if isinstance(part, SparseRows):
             matrix = part.matrix.copy()
@@ -113,16 +116,19 @@ class IntegerRows(Store):
             whole = ArrayRows(np.trunc(part[:] * unit))
         with np.errstate(over="ignore", invalid="ignore"):
             # Exact up to the bound and far beyond, in any order: a sum that is not exact is above it anyway.
-            allowed: NDArray[np.bool_] = whole.squared_norms() <= self.grid.most
-        return whole if allowed.all() else _without(whole, allowed)
+            squared = whole.squared_norms()
+            allowed: NDArray[np.bool_] = squared <= self.grid.most
+        if not allowed.all():
+            squared[~allowed] = 0.0
+            _erase(whole, ~allowed)
+        return whole, squared
 
 
-def _without(rows: Any, allowed: NDArray[np.bool_]) -> Any:
+def _erase(rows: Any, some: NDArray[np.bool_]) -> None:
     if isinstance(rows, SparseRows):
-        rows.matrix.data[~np.repeat(allowed, np.diff(rows.matrix.indptr))] = 0.0
+        rows.matrix.data[np.repeat(some, np.diff(rows.matrix.indptr))] = 0.0
     else:
-        rows.array[~allowed] = 0.0
-    return rows
+        rows.array[some] = 0.0
 
 
 def integer_rows(store: Store, grid: RowGrid) -> IntegerRows:

@@ -49,7 +49,8 @@ def _numbers(X: Any) -> Any:
             raise TypeError
         if on_disk and table.ndim == 2:
             return table
-        return np.asarray(table, dtype=np.float32 if table.dtype == np.float32 else np.float64, order="C")
+        with np.errstate(all="ignore"):  # a warning would tell of an entry
+            return np.asarray(table, dtype=np.float32 if table.dtype == np.float32 else np.float64, order="C")
     except (TypeError, ValueError):
         raise ValueError(
             f"X is a {type(X).__name__} that does not convert to numbers. Encode text and missing columns first."

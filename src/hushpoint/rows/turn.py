@@ -60,9 +60,7 @@ class Turn:
         else:
             last = float(constant * self.matrix[width]) if constant else 0.0
             if isinstance(part, SparseRows):
-                scaled = part.matrix.copy()
-                scaled.data *= self.matrix[scaled.indices]
-                found = sparse_squared_lengths(scaled)
+                found = sparse_squared_lengths(part.matrix, self.matrix)
             else:
                 found = squared_lengths(part[:] * self.matrix[:width])
         return np.asarray((found + last * last) * (1 + (width + 8) * 2.0**-52))

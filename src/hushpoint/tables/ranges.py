@@ -17,7 +17,13 @@ def split_budget(epsilon: float, delta: float, share: float) -> tuple[float, flo
     require_inside("range_share", share, remedy="Pass the ranges' share of the budget, between 0 and 1.")
     # A little less than allowed: the epsilon of the training is rounded up and turned into a mu once more.
     mu = gdp_mu(epsilon, delta) * (1 - 1e-9)
-    return math.sqrt(share) * mu, gdp_epsilon(math.sqrt(1 - share) * mu, delta)
+    left = gdp_epsilon(math.sqrt(1 - share) * mu, delta)
+    if left == 0:
+        raise ValueError(
+            f"epsilon is {epsilon:g} with delta {delta:g}, of which learning ranges leaves the training 0. Pass "
+            "a larger epsilon or a smaller delta, or declare all ranges (without learn = true)."
+        )
+    return math.sqrt(share) * mu, left
 
 
 def learned_ranges(
