@@ -1,6 +1,7 @@
 """How good are the estimators' defaults? Adult and California housing, several budgets, many seeds.
 
 python benchmarks/accuracy.py --data DIRECTORY     # with adult.csv.gz and california_housing.csv.gz
+python benchmarks/accuracy.py --data DIRECTORY --floating-point     # Adult with lattice=False, for comparison
 """
 
 from __future__ import annotations
@@ -23,13 +24,16 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--data", type=Path, required=True, help="directory of the two tables")
     parser.add_argument("--seeds", type=int, default=10)
+    parser.add_argument("--floating-point", action="store_true", help="Adult with lattice=False, and nothing else")
     options = parser.parse_args()
     print(f"Defaults only, delta = n^-1.1, mean of {options.seeds} seeds (standard deviation).\n")
-    _adult(options.data, options.seeds)
+    _adult(options.data, options.seeds, not options.floating_point)
+    if options.floating_point:
+        return
     _california(options.data, options.seeds)
 
 
-def _adult(directory: Path, seeds: int) -> None:
+def _adult(directory: Path, seeds: int, lattice: bool) -> None:
     data = adult(directory)
     people = len(data.train)
     started = time.process_time()
@@ -45,7 +49,12 @@ def _adult(directory: Path, seeds: int) -> None:
             for seed in range(seeds):
                 started = time.process_time()
                 model = hp.PrivateLogisticRegression(
-                    epsilon=epsilon, delta=people**-1.1, row_norm=1.0, adjacency=adjacency, random_state=seed
+                    epsilon=epsilon,
+                    delta=people**-1.1,
+                    row_norm=1.0,
+                    adjacency=adjacency,
+                    random_state=seed,
+                    lattice=lattice,
                 ).fit(data.train, data.train_targets)
                 seconds.append(time.process_time() - started)
                 scores.append(100 * model.score(data.test, data.test_targets))

@@ -36,7 +36,7 @@ def main() -> None:
     options.add_argument("--data", default=os.environ.get("HUSHPOINT_ADULT"), help="adult.csv.gz: adds the peers")
     options.add_argument("--no-peers", action="store_true", help="Adult without Opacus and diffprivlib")
     options.add_argument("--stream", action="store_true", help="4 GB on disk, in a temporary directory")
-    options.add_argument("--write", type=Path, help="a Markdown file whose tables are replaced by these")
+    options.add_argument("--write", type=Path, help="a Markdown file that gets these tables, each in its place")
     chosen = options.parse_args()
     found = [ALL[name](chosen.repeats) for name in chosen.only]
     if chosen.data:
@@ -63,18 +63,20 @@ def _machine() -> str:
 
 
 def _write(path: Path, found: list[sections.Section], repeats: int) -> None:
-    """Replace what is between the marks of a Markdown file."""
+    """Put tables between the marks of a Markdown file: in the place of those of the same title, or behind them all."""
     text = path.read_text()
     if BEGIN not in text or END not in text:
         raise SystemExit(f"{path} has no lines {BEGIN} and {END} to write between.")
-    lines = []
+    before, rest = text.split(BEGIN)
+    there, after = rest.split(END)
+    tables = {part.splitlines()[0]: part for part in there.split("\n### ")[1:]}
+    told = f"Median of {repeats} repeats (from the fastest to the slowest). {_machine()}"
     for title, columns, rows in found:
-        lines += [f"### {title}", "", "| " + " | ".join(columns) + " |", "|" + " --- |" * len(columns)]
-        lines += ["| " + " | ".join(row) + " |" for row in rows]
-        lines.append("")
-    lines.append(f"Median of {repeats} repeats (from the fastest to the slowest). {_machine()}")
-    before, after = text.split(BEGIN)[0], text.split(END)[1]
-    path.write_text(before + BEGIN + "\n\n" + "\n".join(lines) + "\n\n" + END + after)
+        lines = [title, "", "| " + " | ".join(columns) + " |", "|" + " --- |" * len(columns)]
+        tables[title] = "\n".join([*lines, *("| " + " | ".join(row) + " |" for row in rows), "", told, ""])
+    path.write_text(
+        before + BEGIN + "".join(f"\n\n### {part.strip()}" for part in tables.values()) + "\n\n" + END + after
+    )
 
 
 if __name__ == "__main__":

@@ -119,8 +119,8 @@ BUGS = [
     _accounting(
         name="poisson-probability-halved",
         file=f"{_HERE}/accounting.py",
-        old="prob = schedule.probability",
-        new="prob = schedule.probability / 2",
+        old="prob = schedule.chance",
+        new="prob = schedule.chance / 2",
         why="the run samples twice as often as is charged",
     ),
     _accounting(

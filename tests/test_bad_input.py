@@ -157,6 +157,9 @@ CASES = [
     ("clip_residual", lambda: admm(clip_residual=-1), "clip_residual", "-1", "positive"),
     ("radius", lambda: methods.anchored_admm(LASSO, 4, 1.0, noise_std=0.1, radius=0), "radius", "0", "positive"),
     ("ridge_in_loss", lambda: admm(ridge_in_loss="yes"), "ridge_in_loss", "'yes'", "True or False"),
+    ("lattice as text", lambda: sgd(lattice="yes"), "lattice", "'yes'", "True or False"),
+    ("no lattice here", lambda: admm(lattice=True), "lattice", "True", "Use dp_sgd, dp_cd"),
+    ("tiny clip", lambda: sgd(hp.Problem(X, Y, row_norm=1.0, clip=1e-300), lattice=True), "bounded", "1e-300", "clip"),
     ("no problem", lambda: sgd(problem=X), "problem", "ndarray", "hushpoint.Problem"),
     # who moves
     ("sample too large", lambda: federated(sample_size=9), "sample_size", "9", "from 1 to the number of items, 8"),

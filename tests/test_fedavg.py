@@ -21,6 +21,7 @@ from hushpoint.privacy.auditor import strongest_canary
 from hushpoint.privacy.subsampling import fixed_size_epsilon, poisson_epsilon
 from hushpoint.regularizers import L1, L2, ElasticNet
 from hushpoint.rows import Rows
+from hushpoint.schedules import PoissonSample
 
 Array = NDArray[np.float64]
 
@@ -344,7 +345,8 @@ def test_claims_by_hand() -> None:
     record = plan.guarantee(DELTA, unit="record")
     assert record.mu == pytest.approx(3 * 2 * 5 * 0.5 / 10 / (40 * 0.05), rel=1e-12)  # 2 K g L/n_i, below 2 C
     secret = methods.dp_fedavg(problem, 9, 5, 0.5, 0.3, sample_prob=0.2, noise_std=0.05).guarantee(DELTA)
-    assert secret.epsilon == poisson_epsilon(0.05 * 8 / 0.3, 0.2, 9, DELTA, "zero-out")
+    chance = PoissonSample(40, 0.2).chance  # of coins of 53 bits
+    assert secret.epsilon == poisson_epsilon(0.05 * 8 / 0.3, chance, 9, DELTA, "zero-out")
     assert any("the item's message is 0" in text for text in secret.assumptions)
     fixed = methods.dp_fedavg(problem, 9, 5, 0.5, 0.3, sample_size=8, noise_std=0.05).guarantee(DELTA)
     assert fixed.epsilon <= fixed_size_epsilon(0.05 * 8 / 0.3, 8, 40, 9, DELTA, method="profile")

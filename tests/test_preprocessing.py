@@ -6,6 +6,7 @@ Statistical tests run on fixed seeds, accept at p > 1e-6, and are shown to rejec
 import math
 import pickle
 import re
+import warnings
 from pathlib import Path
 
 import numpy as np
@@ -623,3 +624,13 @@ def test_a_private_scaler_needs_declared_bounds_and_delta():
         PrivateRangeScaler(delta=1e-6).fit([[1.0]])
     with pytest.raises(ValueError, match="delta is not declared"):
         PrivateRangeScaler((0, 1)).fit([[1.0]])
+
+
+def test_no_warning_tells_of_an_entry_beyond_the_range_of_numbers() -> None:
+    # Catches: "overflow encountered in cast", which comes exactly if somebody's value is beyond 1.8e308
+    values = np.array([[1.0], [2.0], [3.0]], dtype=np.longdouble) * np.longdouble(10) ** 400
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        private_ranges(values, [(0.0, 1.0)], mu=1.0, delta=1e-6)
+        with pytest.raises(ValueError, match="infinite"):
+            private_row_norm(values, 10.0, mu=1.0, delta=1e-6)

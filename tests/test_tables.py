@@ -29,6 +29,7 @@ from hushpoint.tables import (
     load_schema,
     read_table,
 )
+from hushpoint.tables.ranges import split_budget
 from hushpoint.tables.reading import read_chunks
 
 GOOD = """
@@ -460,3 +461,9 @@ def test_a_model_file_has_nothing_of_the_data_but_its_coefficients():
         record["guarantee"]["assumptions"] = [a for a in record["guarantee"]["assumptions"] if "clipped" not in a]
         found.append({name: value for name, value in record.items() if name not in private})
     assert found[0] == found[1]
+
+
+def test_a_budget_too_small_to_share_is_named() -> None:
+    # Catches: "epsilon is 0.0", a number that nobody passed
+    with pytest.raises(ValueError, match=r"epsilon is 1e-09 with delta 1e-06.*Pass a larger epsilon"):
+        split_budget(1e-9, 1e-6, 0.1)

@@ -587,6 +587,15 @@ def test_a_delta_that_allows_everything_is_refused_without_data_too(line):
     assert CliRunner().invoke(cli.app, [*asked, "--delta", "1e-4"]).exit_code == 0
 
 
+@pytest.mark.parametrize("written", ["true", "True"])
+def test_truths_are_read_as_json_and_as_python_write_them(written):
+    # catches: "lattice is 'True'. Pass True or False."
+    asked = f"account dp_sgd steps=3 step_size=1 noise_std=0.3 lattice={written} --items 1000 --row-norm 1".split()
+    told = CliRunner().invoke(cli.app, asked)
+    assert told.exit_code == 0, told.stderr
+    assert "to the last bit" in " ".join(told.stdout.split())
+
+
 @pytest.mark.parametrize(("line", "meant"), [("ft", "fit"), ("federated ru", "run"), ("reproduce lass", "lasso")])
 def test_a_mistyped_command_is_guessed_once(line, meant):
     # catches: typer and click that each add the same hint

@@ -3,7 +3,8 @@
 Sums are taken in one order, whatever the storage: entry j of a row goes to lane j mod 8, lanes are added in pairs. An
 entry that is 0 changes nothing, so a row that leaves out its zeros has the same sums. Only the four operations, whose
 results are fixed by the standard for every processor, and no fused ones: compiled code may use vectors and gives the
-same bits. Whatever an item sends on the lattice is made of these (docs/privacy.md, section 11).
+same bits. Whatever an item sends on the lattice is made of these (docs/privacy.md, section 11), but for the proxes of
+users with several rows, which have one order of their own.
 """
 
 from __future__ import annotations

@@ -55,6 +55,9 @@ __all__ = [
 Relaxation = float | Sequence[float]
 
 # Whether a method is on the lattice (docs/privacy.md, section 11) where nothing is said and nothing stands in the way.
+# Not for its cost, which is about nothing (docs/performance.md), but for what only real numbers have: the bound for the
+# final model of dp_sgd, that for one record of a site in anchored_admm, the exact oracle for all of them. What is for
+# release (estimators, selection, ranges) is on the lattice.
 _ON_LATTICE = {"dp_sgd": False, "dp_cd": False, "dp_fedavg": False, "anchored_admm": False}
 Arguments = ParamSpec("Arguments")
 
@@ -241,8 +244,9 @@ def dp_sgd(
     tail_average : float, optional
         Return the mean model of this last fraction of the steps.
     lattice : bool, optional
-        Sum whole numbers and draw noise exactly: the guarantee is then one for the program. Needs a declared
-        ``row_norm`` and a loss that compiled code knows; for who sees the final model only there is no smaller bound.
+        Sum whole numbers and draw noise exactly, so that the guarantee holds for the program to the last bit
+        (docs/lattice.md). Default False. Needs a declared ``row_norm`` and a loss of ``hushpoint.losses``; entries of
+        rows below ``row_norm/2^19`` count as 0. The final model is then accounted as every iterate is.
     """
     facts = problem.facts
     schedule = _sampled(facts.items, sample_size, sample_prob)
@@ -279,8 +283,7 @@ def dp_cd(
     tail_average : float, optional
         Return the mean model of this last fraction of the steps.
     lattice : bool, optional
-        Sum whole numbers and draw noise exactly: the guarantee is then one for the program. Needs a declared
-        ``row_norm`` and a loss that compiled code knows.
+        As in ``dp_sgd``.
     """
     facts = problem.facts
     if step_size is None:
@@ -511,8 +514,8 @@ def anchored_admm(
     radius : float, optional
         How far a block may be from the public point. Default gamma L, which at relaxation 1/2 never clips.
     lattice : bool, optional
-        Whether blocks are whole numbers, summed and noised exactly, so that the guarantee is about the program itself
-        (docs/privacy.md, section 11). One record of a user is then bounded as the user is.
+        Keep blocks of whole numbers and draw noise exactly, so that the guarantee holds for the program to the last bit
+        (docs/lattice.md). Default False. There is then no smaller bound for one record than for its whole user.
     gamma, relaxation, tolerance, tail_average
         As in ``centralized_admm``.
     """
@@ -567,8 +570,8 @@ def dp_fedavg(
     tail_average : float, optional
         Return the mean model of this last fraction of the rounds.
     lattice : bool, optional
-        Whether updates are whole numbers, summed and noised exactly, so that the guarantee is about the program itself
-        (docs/privacy.md, section 11). One record of a user is then bounded as the user is.
+        Send updates of whole numbers and draw noise exactly, so that the guarantee holds for the program to the last
+        bit (docs/lattice.md). Default False. There is then no smaller bound for one record than for its whole user.
     """
     schedule = _sampled(problem.items, sample_size, sample_prob)
     sampled = _expected_sample(schedule)
@@ -614,7 +617,7 @@ def _off_lattice(facts: Facts, budget: Budget | None) -> str:
     if facts.loss.code is None:
         return f"loss is {facts.loss.name!r}, which has no compiled form. Use a loss of hushpoint.losses"
     if isinstance(budget, Budget) and budget.unit == "record" and facts.unit == "user":
-        return "budget is for one record of a user, which is not bounded more tightly there. Ask for unit='user'"
+        return "budget is for one record of a user, for which whole numbers have no smaller bound. Ask for unit='user'"
     return ""
 
 

@@ -191,14 +191,15 @@ class Mine(Store):
 def test_a_long_row_of_another_user_does_not_change_how_rows_are_summed(kind):
     # Catches: code for another order of memory, which sums in another order, once one row of anybody is scaled
     rng = np.random.default_rng(1)
-    counts = rng.integers(1, 30, size=60)
-    wide = rng.normal(size=(counts.sum(), 2 * WIDTH)) / (8 * np.sqrt(WIDTH))
+    counts = rng.integers(1, 80, size=200)
+    wide = rng.normal(size=(counts.sum(), 2 * WIDTH))
+    wide *= 1.9 * rng.random((len(wide), 1)) / np.linalg.norm(wide[:, ::2], axis=1, keepdims=True)
     longer = wide.copy()
     longer[-1] = 10.0
     y = np.where(rng.random(len(wide)) < 0.5, 1.0, -1.0)
-    make, owners = fine(MAKE[kind]), np.repeat(np.arange(60), counts)
+    make, owners = fine(MAKE[kind]), np.repeat(np.arange(200), counts)
     worlds = [Problem(Mine(one), y, "logistic", row_norm=2.0, groups=owners) for one in (wide, longer)]
-    one, other = (sent(make, world) for world in worlds)
+    one, other = (sent(make, world, radius=0.9, clip_update=0.9) for world in worlds)
     np.testing.assert_array_equal(one[:-1], other[:-1])
     assert (one[-1] != other[-1]).any()
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import lru_cache
 from math import gcd
 from typing import Any
 
@@ -111,14 +112,23 @@ def _variance(numerator: int, denominator: int) -> tuple[int, int]:
 
 def _items(items: Items) -> Whole:
     """Items as addresses hold them: others would be cut to those, and the same noise be drawn twice."""
-    indices = np.atleast_1d(np.asarray(items))
-    if indices.size and (indices.dtype.kind not in "iu" or indices.ndim > 1 or not _fits(indices)):
-        raise ValueError("items are not whole numbers from 0 to 2^32 - 1. Pass a list of them.")
+    if type(items) is tuple and len(items) == 1 and type(items[0]) is int and 0 <= items[0] <= _WORD:
+        return np.array(items, dtype=np.int64)  # the usual case, and quick
+    indices = np.asarray(items)
+    whole = indices.ndim == 1 and (indices.dtype.kind in "iu" or indices.size == 0)
+    if not whole or (indices.size and not (indices.min() >= 0 and indices.max() <= _WORD)):
+        raise ValueError("items are no list of whole numbers from 0 to 2^32 - 1. Pass such a list.")
     return indices.astype(np.int64)
 
 
-def _fits(indices: Any) -> bool:
-    return bool(indices.min() >= 0 and indices.max() <= _WORD)
+@lru_cache(maxsize=64)
+def _parts(role: str, size: int, part: int) -> tuple[list[str], list[Any]]:
+    """The roles under which the parts of a row are drawn, and their words in an address."""
+    names = [f"{role}, from {first} on" if first else role for first in range(0, size, part)]
+    roles = [role_word(name) for name in names]
+    if len(set(roles)) < len(roles):
+        raise ValueError(f"size is {size}, more numbers than one row has addresses for. Draw fewer at a time.")
+    return names, roles
 
 
 def _drawn(
@@ -136,10 +146,7 @@ def _drawn(
     rows, size = len(indices), require_count("size", size, least=0)
     if not isinstance(source, Source):
         raise ValueError(f"source is a {type(source).__name__}. Pass one of hushpoint.noise.source_for(None).")
-    names = [role if first == 0 else f"{role}, from {first} on" for first in range(0, size, PART)]
-    roles = [role_word(name) for name in names]
-    if len(set(roles)) < len(roles):
-        raise ValueError(f"size is {size}, more numbers than one row has addresses for. Draw fewer at a time.")
+    names, roles = _parts(role, size, PART)
     found = [np.empty((rows, min(PART, size - PART * k)), dtype=np.int64) for k in range(len(names))]
     if _drawn_in_python + rows * size <= FEW and when < STEPS:
         _drawn_in_python += rows * size
