@@ -229,6 +229,7 @@ def _steps(steps: int) -> tuple[hp.Plan, int]:
 
 def draws(repeats: int) -> Section:
     """The generators: seeded and secure, beside NumPy's."""
+    from hushpoint.lattice import discrete_gaussians, rounded_normals
     from hushpoint.noise import source_for
 
     rows, items, step = [], np.arange(1000), [0]
@@ -238,11 +239,20 @@ def draws(repeats: int) -> Section:
         step[0] += 1
         return source.normals("bench", items, step[0], 1000)
 
+    def whole(draw, source, size):
+        step[0] += 1
+        return draw(source, "bench", items, step[0], 1000, size)
+
+    for draw, size in ((rounded_normals, 1 << 24), (discrete_gaussians, 1 << 48)):
+        whole(draw, secure, size)  # compiles
     times = in_turn(
         {
             "NumPy, SFC64": (limits.numpy_drawer(1_000_000), 1_000_000),
             "seeded, keyed SFC64": (lambda: work(seeded), 1_000_000),
             "secure, ChaCha20": (lambda: work(secure), 1_000_000),
+            "rint(2^24 Z), seeded": (lambda: whole(rounded_normals, seeded, 1 << 24), 1_000_000),
+            "rint(2^24 Z), secure": (lambda: whole(rounded_normals, secure, 1 << 24), 1_000_000),
+            "discrete Gaussian, s = 2^24, secure": (lambda: whole(discrete_gaussians, secure, 1 << 48), 1_000_000),
         },
         repeats,
     )

@@ -41,6 +41,13 @@ def _compiled_normal(tape, scale):
 
 
 @numba.njit
+def _compiled_whole(tape):
+    room = compiled_bits.room_for(KEY)
+    found = compiled_normal.whole_part(_given(room, tape))
+    return found, compiled_bits.words_read(room)
+
+
+@numba.njit
 def _compiled_accepted(tape, width, magnitude):
     room = compiled_bits.room_for(KEY)
     for k in range(width.size):
@@ -80,7 +87,7 @@ def digits_of(ratio, count):
     return found
 
 
-PLAIN = tossed(1, 0, 0, 0)  # the whole part 0 (run of length 1), accepted (the first coin ends the run), plus
+PLAIN = 0, tossed(0, 0)  # the whole part 0, accepted (the first coin ends the run), plus
 
 
 def test_words_multiply_as_whole_numbers_do():
@@ -107,34 +114,48 @@ def test_a_rounding_that_a_word_does_not_decide(scale):
                 value = sum(Fraction(digit, BASE ** (k + 1)) for k, digit in enumerate(fraction))
                 if value == point:
                     continue
-                found, read = both([PLAIN, *fraction], scale)
+                found, read = both([*PLAIN, *fraction], scale)
                 assert found == (under if value < point else under + 1)
-                undecided += read > 2
+                undecided += read > 3
     assert undecided > 0 or scale & (scale - 1) == 0  # a half-way point of a power of two has one digit
 
 
 @pytest.mark.parametrize("digits", [1, 2, 3])
 @pytest.mark.parametrize("falls", [True, False])
 def test_a_tie_in_a_run_is_decided_by_further_words(digits, falls):
-    # two heads, then two numbers that agree: if the second is less, the run is even, and the whole part is 1
-    coins = tossed(1, 1, 0, 1, 0, 1, 0, 1, 0, 0) if falls else tossed(1, 1, 0, 0)
+    # a number that agrees with the fraction: if it is less, and another one too, the run is odd, and the try is over
+    coins = tossed(1, 0, 0, 0) if falls else tossed(1, 0)
     tied = [word for k in range(digits) for word in (k + 5, k + 5)]
-    decided = [4, 9] if falls else [9, 4]
-    quarter = BASE // 4
-    found, read = both([coins, *tied, *decided, quarter], 1000)
-    assert found == (1250 if falls else 250)
-    assert read == 2 + 2 * (digits + 1)
+    decided = [4, 9, 1] if falls else [9, 4]
+    again = [0, BASE // 4] if falls else []
+    found, read = both([0, coins, *tied, *decided, *again], 1000)
+    assert found == (250 if falls else 0)
+    assert read == 2 + len(tied) + len(decided) + len(again)
+
+
+@pytest.mark.parametrize("digits", [1, 2, 3])
+@pytest.mark.parametrize("whole", [0, 1, 2, 8, 12, 17])
+def test_a_whole_part_that_a_word_does_not_decide(whole, digits):
+    # from 9 on all first words of the thresholds are equal: one comparison after the other has to go deeper
+    known = [normal.CUMULATED[whole] >> 64 * k & BASE - 1 for k in (3, 2, 1, 0)]
+    for last in {max(known[digits] - 1, 0), min(known[digits] + 1, BASE - 1)} - {known[digits]}:
+        drawn = sum(word << 64 * (3 - k) for k, word in enumerate([*known[:digits], last]))
+        due = sum(drawn >= each for each in normal.CUMULATED)
+        tape = [*known[:digits], last, *[0] * (BATCH - digits - 1)]
+        assert normal.whole_part(Words(iter(tape))) == due
+        assert _compiled_whole(np.array(tape, dtype=np.uint64)) == (due, digits + 1)
 
 
 def test_numbers_that_agree_in_all_their_words_are_an_error():
     # a coin, or a draw that is thrown away, would be a law of its own
-    words = [tossed(1, 1, 0, 0), *[3] * 8, 1]
-    with pytest.raises(ArithmeticError, match="agree in 256 bits"):
-        both(words, 1000)
-    tape = np.array([*words, *[0] * (BATCH - len(words))], dtype=np.uint64)
-    with pytest.raises(ArithmeticError, match="agree in 256 bits"):
-        _compiled_normal(tape, np.uint64(1000))
-    point = [PLAIN, *digits_of(Fraction(1, 6), 4)]
+    threshold = [normal.CUMULATED[0] >> 64 * k & BASE - 1 for k in (3, 2, 1, 0)]
+    for words in ([0, tossed(1, 0, 0), *[3] * 8, 1], [*threshold, 1], [BASE - 1] * 5):
+        with pytest.raises(ArithmeticError, match="agree in 256 bits"):
+            both(words, 1000)
+        tape = np.array([*words, *[0] * (BATCH - len(words))], dtype=np.uint64)
+        with pytest.raises(ArithmeticError, match="agree in 256 bits"):
+            _compiled_normal(tape, np.uint64(1000))
+    point = [*PLAIN, *digits_of(Fraction(1, 6), 4)]
     with pytest.raises(ArithmeticError, match="agree in 256 bits"):
         both(point, 3)
     tape = np.array([*point, *[0] * (BATCH - len(point))], dtype=np.uint64)
@@ -145,9 +166,9 @@ def test_numbers_that_agree_in_all_their_words_are_an_error():
 @pytest.mark.parametrize("scale", [1, 3, 2**40])
 def test_a_sign_is_a_coin(scale):
     # scale x just below the last half-way point or above it
-    words = [tossed(1, 0, 0, 1), BASE - 1]
+    words = [0, tossed(0, 1), BASE - 1]
     assert both(words, scale)[0] == -scale
-    assert both([PLAIN, 0], scale)[0] == 0
+    assert both([*PLAIN, 0], scale)[0] == 0
 
 
 def accepts(words, width, magnitude):

@@ -140,6 +140,28 @@ def test_a_tie_broken_by_a_coin_is_seen(monkeypatch):
     assert not found[True] <= decay(1, 2) <= found[True] + missing
 
 
+def whole_law(k):
+    return exactly(mpmath.exp(-mpmath.mpf(k * k) / 2) / mpmath.nsum(lambda j: mpmath.exp(-j * j / 2), [0, mpmath.inf]))
+
+
+@WIDTHS
+def test_the_whole_part_is_exact_bit_by_bit(width):
+    # a threshold that is off in any of the bits that are read, a comparison the wrong way round
+    found, missing = outcomes(normal.whole_part, width, 2.0**-40)
+    check(found, missing, whole_law)
+    assert missing < 1e-10
+    assert set(found) >= set(range(7))
+
+
+def test_the_thresholds_are_right_to_the_last_bit():
+    with mpmath.workdps(150):
+        total = mpmath.nsum(lambda j: mpmath.exp(-j * j / 2), [0, mpmath.inf])
+        for k, known in enumerate(normal.CUMULATED):
+            true = mpmath.fsum(mpmath.exp(-mpmath.mpf(j * j) / 2) for j in range(k + 1)) / total
+            assert mpmath.floor(true * 2**256) == known
+    assert normal.CUMULATED[-2] < normal.CUMULATED[-1] == 2**256 - 1
+
+
 @pytest.mark.parametrize("scale", [1, 3])
 def test_rounded_normals_bit_by_bit(scale):
     # the whole try, its parts joined as they are; what is missing is large here, but no bound may fail
@@ -193,14 +215,17 @@ def test_events_are_exact(ordered):
 
 
 @pytest.fixture
-def composed(ordered, monkeypatch):
-    """Events and factors that were enumerated on their own are choices of a try."""
-    half, single, known = event_of(bernoulli.half), event_of(bernoulli.one), factors()
+def composed(request, monkeypatch):
+    """Events, whole parts and factors that were enumerated on their own are choices of a try."""
+    parts, _ = outcomes(normal.whole_part, 3, 2.0**-60)  # digit by digit, while comparisons are still those of digits
+    request.getfixturevalue("ordered")
+    single, known = event_of(bernoulli.one), factors()
+    whole = [([parts[k]], ZERO, ONE) for k in range(6)]
 
     def factor(bits, whole, fraction):
         return bool(bits.choice([(known[whole][side], ZERO, ONE) for side in (False, True)]))
 
-    monkeypatch.setattr(normal, "half", lambda bits: bits.event(*half))
+    monkeypatch.setattr(normal, "whole_part", lambda bits: bits.choice(whole))
     monkeypatch.setattr(normal, "factor", factor)
     monkeypatch.setattr(normal, "Uniform", symbol)
     monkeypatch.setattr(gaussian, "one", lambda bits: bits.event(*single))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from hushpoint.lattice.words import Bits
 
+KNOWN = 256  # bits of the real numbers that uniform ones are compared with
 TIED = "two random numbers agree in 256 bits. The source is not random: do not release anything drawn from it."
 
 
@@ -49,6 +50,22 @@ def below(number: Uniform, numerator: int, denominator: int) -> bool:
         if rest >= denominator:
             return True
         place += 1
+
+
+def beneath(number: Uniform, first_bits: int) -> bool:
+    """Whether a number is less than a real one in (0, 1), of which the first 256 bits are given.
+
+    The first digit in which they differ decides; where the bits that are given agree, nothing does, and it is an error.
+    """
+    width, left = number.bits.width, KNOWN
+    while True:
+        digit = number.digit((KNOWN - left) // width)
+        left -= width
+        if left < 0:
+            raise ArithmeticError(TIED)
+        known = (first_bits >> left) & ((1 << width) - 1)
+        if digit != known:
+            return digit < known
 
 
 def whole_below(bits: Bits, count: int) -> int:

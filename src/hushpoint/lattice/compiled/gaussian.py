@@ -8,7 +8,6 @@ from numpy.typing import NDArray
 from hushpoint._compiled import inner, loop
 from hushpoint.lattice.compiled.bits import DESK, coin, digit, fresh, opened, room_for, words_read
 from hushpoint.lattice.compiled.memory import get, put
-from hushpoint.lattice.compiled.normal import half
 from hushpoint.lattice.compiled.uniform import below, less, whole_below
 from hushpoint.lattice.compiled.wide import at_least, difference, limbs, times, write
 from hushpoint.lattice.gaussian import FAR, FARTHEST, Width
@@ -30,6 +29,21 @@ _AT_TAKEN = _AT_LEFT + _SHIFTED
 def coded(width: Width) -> NDArray[np.uint64]:
     """A width for compiled code, without its step: what the desk begins with."""
     return np.concatenate([limbs(width.per, _PER), limbs(width.centre, _SIDE), limbs(width.whole, _SHIFTED)])
+
+
+@inner
+def half(bits):
+    """True with probability ``exp(-1/2)``."""
+    last, run = 0, 0
+    fresh(bits, last)
+    while coin(bits):
+        if run > 0:
+            fresh(bits, 1 - last)
+            if not less(bits, 1 - last, last):
+                break
+            last = 1 - last
+        run += 1
+    return run % 2 == 0
 
 
 @inner

@@ -1,4 +1,4 @@
-"""``rint(S Z)`` in compiled code: what ``lattice.normal`` and ``lattice.bernoulli`` say, in their order."""
+"""``rint(S Z)`` in compiled code: what ``lattice.normal`` says, in its order."""
 
 from __future__ import annotations
 
@@ -7,37 +7,34 @@ import numpy as np
 from hushpoint._compiled import inner, loop
 from hushpoint.lattice.compiled.bits import coin, digit, fresh, opened, room_for, words_read
 from hushpoint.lattice.compiled.uniform import below, less, product, whole_below
-from hushpoint.lattice.normal import FAR, FARTHEST
+from hushpoint.lattice.normal import CUMULATED
 
 _FRACTION, _OTHER = 2, 3  # numbers 0 and 1 are those of runs
 
 
+# The digits of the thresholds, one row each.
+_CUMULATED = np.array([[each >> 64 * k & (1 << 64) - 1 for k in (3, 2, 1, 0)] for each in CUMULATED], dtype=np.uint64)
+
+
 @inner
-def half(bits):
-    """True with probability ``exp(-1/2)``."""
-    last, run = 0, 0
-    fresh(bits, last)
-    while coin(bits):
-        if run > 0:
-            fresh(bits, 1 - last)
-            if not less(bits, 1 - last, last):
-                break
-            last = 1 - last
-        run += 1
-    return run % 2 == 0
+def _beneath(bits, number, whole):
+    place = 0
+    while True:
+        drawn, known = digit(bits, number, place), _CUMULATED[whole, place]
+        if drawn != known:
+            return drawn < known
+        place += 1
 
 
 @inner
 def whole_part(bits):
-    """k with probability in proportion to ``exp(-k^2/2)``; -1 where it is rejected (N1, N2)."""
-    whole = 0
-    while half(bits):
+    """k with probability in proportion to ``exp(-k^2/2)``."""
+    fresh(bits, 0)
+    first, whole = digit(bits, 0, 0), 0
+    while first > _CUMULATED[whole, 0]:
         whole += 1
-        if whole == FARTHEST:
-            raise ArithmeticError(FAR)
-    for _ in range(whole * (whole - 1)):
-        if not half(bits):
-            return -1
+    while first == _CUMULATED[whole, 0] and not _beneath(bits, 0, whole):
+        whole += 1
     return whole
 
 
@@ -75,8 +72,6 @@ def rounded_normal(bits, scale):
     """One draw."""
     while True:
         whole = whole_part(bits)
-        if whole < 0:
-            continue
         fresh(bits, _FRACTION)
         kept = True
         for _ in range(whole + 1):
