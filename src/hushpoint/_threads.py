@@ -8,7 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager
 from functools import lru_cache
 from itertools import pairwise
-from typing import TypeVar, cast
+from typing import Any, TypeVar, cast
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -26,9 +26,7 @@ def threads() -> int:
 
 def one_thread() -> AbstractContextManager[object]:
     """Linear algebra on one thread: its last digits depend on how many there are."""
-    from threadpoolctl import threadpool_limits
-
-    return cast(AbstractContextManager[object], threadpool_limits(1, "blas"))
+    return cast(AbstractContextManager[object], _libraries().limit(limits=1, user_api="blas"))
 
 
 def share(work: Callable[[int, int], object], count: int, worth: bool = True) -> None:
@@ -67,6 +65,15 @@ def ahead(work: Callable[[T], R], items: Sequence[T]) -> Iterator[tuple[T, R]]:
         if after is not None:
             coming = pool.submit(work, after)
         yield item, ready
+
+
+@lru_cache(maxsize=1)
+def _libraries() -> Any:
+    """Those of linear algebra that NumPy has loaded: finding them takes milliseconds."""
+    import numpy  # noqa: F401
+    from threadpoolctl import ThreadpoolController
+
+    return ThreadpoolController()
 
 
 @lru_cache(maxsize=4)

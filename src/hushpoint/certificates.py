@@ -91,7 +91,7 @@ class Certificate:
             unit, adjacency = (key, "replace-one") if isinstance(key, str) else key
             require_choice("sensitivity unit", unit, UNITS)
             require_choice("sensitivity adjacency", adjacency, ADJACENCIES)
-            if not np.all(np.isfinite(bound)) or np.any(np.asarray(bound) < 0):
+            if not _is_bound(bound):
                 raise ValueError(f"sensitivity for {unit}, {adjacency} is not a finite number >= 0. Leave it out.")
             table[unit, adjacency] = bound
         object.__setattr__(self, "sensitivity", table)
@@ -110,3 +110,11 @@ class Certificate:
         if item is None or bound.ndim == 0:
             return float(bound.max())
         return float(bound[item])
+
+
+def _is_bound(bound: float | Array) -> bool:
+    """Whether it is finite and at least 0, in every entry; NaN is not."""
+    if isinstance(bound, float):
+        return 0 <= bound < math.inf
+    entries = np.asarray(bound)
+    return bool(entries.size == 0 or (entries.min() >= 0 and entries.max() < math.inf))

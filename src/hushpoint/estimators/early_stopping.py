@@ -35,7 +35,13 @@ def variance(progress: Array) -> Array:
 
 
 def expected_excess(
-    second_moments: Array, signal: Array, time: Array, noise: Array, curvature: float, people: float = math.inf
+    second_moments: Array,
+    signal: Array,
+    time: Array,
+    noise: Array,
+    curvature: float,
+    people: float = math.inf,
+    counts: Array | float = 1.0,
 ) -> Array:
     """Expected squared error of the predictions after noisy gradient descent from zero, summed over directions.
 
@@ -50,10 +56,12 @@ def expected_excess(
         Guess of the second derivative of the loss.
     people : float
         How many were sampled: what is learned of each direction carries an error of ``1/(curvature * people)``.
+    counts : array
+        How many directions each entry stands for.
     """
     progress = curvature * second_moments * time[..., None]
     left = bias(progress)
-    missed = (signal * left**2).sum(axis=-1)
-    overfitted = ((1 - left) ** 2).sum(axis=-1) / (curvature * people)
-    spread = (second_moments * variance(progress)).sum(axis=-1)
+    missed = (counts * signal * left**2).sum(axis=-1)
+    overfitted = (counts * (1 - left) ** 2).sum(axis=-1) / (curvature * people)
+    spread = (counts * second_moments * variance(progress)).sum(axis=-1)
     return np.asarray(missed + overfitted + (noise * time) ** 2 * spread)

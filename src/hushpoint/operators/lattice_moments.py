@@ -7,7 +7,7 @@ import math
 from abc import abstractmethod
 from dataclasses import dataclass, replace
 from fractions import Fraction
-from functools import cached_property
+from functools import cached_property, lru_cache
 from itertools import pairwise
 from typing import Any, Self
 
@@ -123,12 +123,8 @@ class LatticeMean(Operator):
         units = ("user", "record") if self.facts.unit == "record" else ("user",)
         slack = cut_slack(self.message_size, self.unit) if self.shift else 0.0
         step = Fraction(2) ** -self.grid.exponent
-        table = {
-            (unit, adjacency): root_above(self.moved(adjacency) * step**2) + slack
-            for unit in units
-            for adjacency in ADJACENCIES
-        }
-        table = {whom: bound * (1 + 4e-16) for whom, bound in table.items()}
+        bounds = {one: (root_above(self.moved(one) * step**2) + slack) * (1 + 4e-16) for one in ADJACENCIES}
+        table = {(unit, adjacency): bound for unit in units for adjacency, bound in bounds.items()}
         because = (f"rows scaled to norm <= {self.facts.row_norm:g}",)
         return Certificate(None, table, because=because, theorem=Theorem("8", "sum"))
 
@@ -241,6 +237,7 @@ class LatticeMeanSquare(LatticeMean):
         return Fraction((self.grid.rows.most >> (2 * self.grid.coarse)) << self.grid.shares) ** 2
 
 
+@lru_cache(maxsize=256)
 def root_above(square: Fraction) -> float:
     """The square root of a fraction, rounded up."""
     found = math.sqrt(square)
