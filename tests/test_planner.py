@@ -130,3 +130,18 @@ def test_a_spectrum_below_the_noise_changes_nothing() -> None:
     plan = plan_parameters(1000, 20, 0.01, fit_intercept=False)
     metric = choose_metric(Moments(np.eye(20) / 20 + noise, 10.0, 1.0), plan)
     assert metric.scales.max() / metric.scales.min() < 1.6
+
+
+def test_many_directions_are_looked_at_in_groups(monkeypatch: pytest.MonkeyPatch) -> None:
+    # Catches: a group that counts once, or a metric of the groups in place of the directions.
+    spectrum = np.random.default_rng(0).lognormal(sigma=2.0, size=5000)
+    spectrum /= spectrum.sum()
+    for epsilon in (0.1, 3.0):
+        plan = plan_parameters(50_000, 5000, hp.Budget(epsilon, 1e-6), penalty="l1", fit_intercept=False)
+        moments = Moments(spectrum, 1e-5, 1.0)
+        grouped = choose_metric(moments, plan)
+        with monkeypatch.context() as patch:
+            patch.setattr("hushpoint.estimators.metric._FEW_DIRECTIONS", 10**9)
+            each = choose_metric(moments, plan)
+        assert grouped.time == each.time
+        np.testing.assert_array_equal(grouped.scales, each.scales)

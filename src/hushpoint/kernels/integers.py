@@ -127,6 +127,21 @@ class Sums:
             yield part.arrays, self._slopes.of(place)
 
 
+def square_sums(arrays: Any, width: int, shares: NDArray[np.int64], coarse: int) -> NDArray[np.int64]:
+    """Sums of the squares in each column of a CSR matrix of whole numbers cut by ``2^coarse``, rows by their shares."""
+    found = np.zeros(width, dtype=np.int64)
+    _square_sums(*arrays, shares, math.ldexp(1.0, -coarse), found)
+    return found
+
+
+@loop
+def _square_sums(data, indices, starts, shares, factor, found):
+    for i in range(shares.size):
+        for k in range(starts[i], starts[i + 1]):
+            entry = np.int64(data[k] * factor)  # toward 0
+            found[indices[k]] += shares[i] * entry * entry
+
+
 @loop
 def _sums(table, arrays, losses, setting, point, size, totals, first_group, last_group):
     """Sums of the groups of rows; the last entry of a total is the sum of the slopes."""

@@ -152,6 +152,10 @@ class LatticeMoments(LatticeMean):
         return self.grid.rows.constant >> self.grid.coarse
 
     def total(self, rows: Rows, shares: NDArray[np.int64]) -> NDArray[np.int64]:
+        if self.diagonal and rows.store.sparse and rows.store.arrays is not None:
+            from hushpoint.kernels.integers import square_sums
+
+            return _ON_DIAGONAL * square_sums(rows.store.arrays, rows.store.width, shares, self.grid.coarse)
         width, constant = rows.store.width, self._whole_constant if not self.diagonal else 0
         squares = np.zeros(width if self.diagonal else (width, width), dtype=np.int64)
         means = np.zeros(width, dtype=np.int64)

@@ -9,6 +9,7 @@ from fractions import Fraction
 from typing import Any, TypeVar, cast
 
 import numpy as np
+import scipy.sparse
 from numpy.typing import NDArray
 
 from hushpoint._types import Array
@@ -59,8 +60,9 @@ class IntegerRows(Store):
         self._table: Any = None
         self._made: dict[Hashable, Any] = {}
         if store.in_memory and store.sparse:
-            whole, self.squared = self._cut(store.take(slice(None)))
-            self._table = whole.matrix.astype(np.float32)
+            whole, self.squared = self._cut(store if isinstance(store, SparseRows) else store.take(slice(None)))
+            self._table = whole.matrix
+            self._table.data = self._table.data.astype(np.float32)
             return
         table = np.empty(store.shape if store.in_memory else (0, 0), dtype=np.float32)
         for place, part in store.chunks():
@@ -80,6 +82,11 @@ class IntegerRows(Store):
     @property
     def from_outside(self) -> str | None:
         return self.store.from_outside
+
+    @property
+    def matrix(self) -> Any:
+        """All rows as a CSR matrix of single precision, where they are kept as one; else None."""
+        return self._table if self.sparse else None
 
     @property
     def arrays(self) -> Any:
@@ -108,8 +115,9 @@ class IntegerRows(Store):
         """Rows in memory as whole numbers, entry by entry, so that no place decides anything; their squared lengths."""
         unit = 2.0**self.grid.exponent
         if isinstance(part, SparseRows):
-            matrix = part.matrix.copy()
-            matrix.data = np.trunc(matrix.data * unit)
+            # The places of the entries are shared with the other store, and neither changes them.
+            places = part.matrix.indices, part.matrix.indptr
+            matrix = scipy.sparse.csr_array((np.trunc(part.matrix.data * unit), *places), shape=part.shape, copy=False)
             matrix.has_canonical_format = True
             whole: Any = SparseRows(matrix)
         else:

@@ -46,6 +46,8 @@ class Turn:
     def squared_lengths(self, rows: IntegerRows) -> Array:
         """Squared lengths of all rows, turned, rounded up: a function of the row alone, for every kind of store."""
         constant = rows.grid.constant
+        if self.diagonal and rows.matrix is not None:  # at once, without a copy
+            return rows.once(self, lambda: self._lengths(rows, constant))
         return rows.once(self, lambda: np.concatenate([self._lengths(part, constant) for _, part in rows.chunks()]))
 
     def _lengths(self, part: Store, constant: int) -> Array:
@@ -59,7 +61,7 @@ class Turn:
             found, last = squared_lengths(turned), 0.0
         else:
             last = float(constant * self.matrix[width]) if constant else 0.0
-            if isinstance(part, SparseRows):
+            if isinstance(part, (SparseRows, IntegerRows)):
                 found = sparse_squared_lengths(part.matrix, self.matrix)
             else:
                 found = squared_lengths(part[:] * self.matrix[:width])
