@@ -171,12 +171,11 @@ class LatticeGradient(Operator):
     def is_plausible(self, message: Array, block: Array, z: Array, relaxation: float, noise_std: float) -> bool:
         if self.grid.turn is not None:
             return bool(np.abs(message).max(initial=0) <= self.most)
-        return is_within(message.astype(np.float64), self.longest * self._counts().max())
+        return is_within(message.astype(np.float64), self.longest * float(np.max(self._counts())))
 
-    def _counts(self) -> Array:
-        """How often K one item may be in the sum."""
-        facts = self.facts
-        return np.asarray(facts.row_counts if facts.weights == "rows" else np.ones(facts.items), dtype=np.float64)
+    def _counts(self) -> float | Array:
+        """How often K one item may be in the sum: one number, or one per item."""
+        return np.asarray(self.facts.row_counts, dtype=np.float64) if self.facts.weights == "rows" else 1.0
 
     def certificate(self, relaxation: float) -> Certificate:
         facts, bound = self.facts, math.ldexp(self.longest, -self.grid.fine)
@@ -208,4 +207,4 @@ def cut_slack(size: int, unit: float) -> float:
 
 def round_sum(moved: float | Array, slack: float) -> float | Array:
     """A sum of two bounds, rounded up."""
-    return moved if slack == 0 else np.asarray((moved + slack) * (1 + 1e-15))
+    return moved if slack == 0 else (moved + slack) * (1 + 1e-15)

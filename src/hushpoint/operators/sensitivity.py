@@ -22,7 +22,12 @@ def item_certificate(
 
 
 def moved_certificate(
-    lipschitz: float | None, moved: Array, facts: Facts, tolerance: float, because: Iterable[str], theorem: Theorem
+    lipschitz: float | None,
+    moved: float | Array,
+    facts: Facts,
+    tolerance: float,
+    because: Iterable[str],
+    theorem: Theorem,
 ) -> Certificate:
     """Sensitivity of what moves by ``moved`` for a whole item, and by its share for one row of it; half for zero-out.
 
@@ -38,7 +43,7 @@ def moved_certificate(
     table = {("user", "replace-one"): moved + slack, ("user", "zero-out"): moved / 2 + slack}
     if not facts.knows_rows:
         return Certificate(lipschitz, table, tuple(because), (ROWS_ARE_PRIVATE,), theorem)
-    record = moved / facts.row_counts
+    record = moved if facts.rows_per_item is None else moved / facts.row_counts
     rows = {("record", "replace-one"): record + slack, ("record", "zero-out"): record / 2 + slack}
     return Certificate(lipschitz, {**table, **rows}, tuple(because), theorem=theorem)
 
