@@ -101,6 +101,13 @@ BUGS = [
         new="    power = 0\n",
         why="squares that vanish make a point too long: inner products round, in an order that other rows decide",
     ),
+    _gradient(
+        name="a-point-that-is-no-number",
+        file=f"{_KERNELS}/integers.py",
+        old="if not size < math.inf:  # NaN too",
+        new="if size == math.inf:",
+        why="a point with NaN is read as one that is longer than 33 bits: inner products round",
+    ),
     _sites(
         name="rows-in-the-order-of-memory",
         file=f"{_KERNELS}/table.py",

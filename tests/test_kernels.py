@@ -16,6 +16,7 @@ from scipy import stats
 from scipy.sparse import csr_array
 
 import hushpoint as hp
+from hushpoint.kernels import draw
 from hushpoint.kernels.coordinates import CompiledCoordinates
 from hushpoint.kernels.draw import _cut
 from hushpoint.kernels.rows import CompiledRounds, CompiledWalk
@@ -126,6 +127,25 @@ def test_compiled_subsets_are_the_smallest_coins():
         else:
             assert np.count_nonzero(coins < threshold) == size
     assert _cut(np.array([1 - 2.0**-53, 1 - 2.0**-52, 0.0]), 2) == 1 - 2.0**-53
+
+
+def test_equal_coins_at_the_cut_are_drawn_again_as_the_schedule_does(monkeypatch):
+    # Catches: a loop that draws the same coins again and again, or members of another subset than the plain loop's
+    tables = [[0.5, 0.25, 0.5, 0.75], [0.25, 0.5, 0.3, 0.125]]
+
+    def drawn(secure, role, item, step, coins, room):
+        coins[:] = tables[item]
+
+    class Tied:
+        def uniforms(self, role, item, step, size):
+            return np.array(tables[item])
+
+    monkeypatch.setattr(draw, "uniforms_at", drawn)
+    for size in (1, 2, 3):
+        schedule, members = hp.schedules.FixedSample(4, size), np.empty(4, dtype=np.int64)
+        code = draw.coded_schedule(schedule)
+        count, _ = draw.draw_members.py_func(True, code, 3, np.zeros(4, dtype=np.int64), members, np.empty(4), None)
+        assert members[:count].tolist() == schedule.draw(3, Tied(), -1).tolist()
 
 
 def test_steps_beyond_the_addresses_are_refused():

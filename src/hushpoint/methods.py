@@ -246,7 +246,7 @@ def dp_sgd(
     lattice : bool, optional
         Sum whole numbers and draw noise exactly, so that the guarantee holds for the program to the last bit
         (docs/lattice.md). Default False. Needs a declared ``row_norm`` and a loss of ``hushpoint.losses``; entries of
-        rows below ``row_norm/2^19`` count as 0. The final model is then accounted as every iterate is.
+        rows below ``row_norm/2^18`` count as 0. The final model is then accounted as every iterate is.
     """
     facts = problem.facts
     schedule = _sampled(facts.items, sample_size, sample_prob)

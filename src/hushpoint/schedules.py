@@ -215,7 +215,7 @@ class FixedSample(Schedule):
         return np.sort(np.argpartition(self._numbers(step, source), self.size)[: self.size])
 
     def among(self, there: NDArray[np.bool_], step: int, source: Source) -> Indices:
-        """Who comes next in the order in which ``draw`` itself chooses."""
+        """Who comes next in the order in which ``draw`` itself chooses (equal numbers: by place, once in 2^53)."""
         order = np.argsort(self._numbers(step, source), kind="stable")
         return np.sort(order[there[order]][: self.size])
 

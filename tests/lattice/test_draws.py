@@ -229,10 +229,18 @@ def test_what_is_no_address_is_refused_and_not_cut_to_one(named, wrong):
 
 def test_parts_of_rows_have_addresses_of_their_own():
     # Catches: two names with one word, in rows of up to eight million numbers. Words are 32 bits of a digest.
-    kinds = [f"{place}, {kind}" for place in PLACES for kind in ("rounded normals", "discrete Gaussians")]
+    roles = (*PLACES, "quantile search", "select-score")
+    kinds = [f"{role}, {kind}" for role in roles for kind in ("rounded normals", "discrete Gaussians")]
     parts = [role_word(kind if k == 0 else f"{kind}, from {draws.PART * k} on") for kind in kinds for k in range(2048)]
-    others = [role_word(role) for role in (*PLACES, "schedule", "order", "order again")]
+    others = [role_word(role) for role in (*roles, "schedule", "order", "order again")]
     assert len({*parts, *others}) == len(parts) + len(others)
+
+
+def test_parts_whose_words_would_be_one_get_others(monkeypatch):
+    # Catches: the same noise twice in one row, or a row that is refused
+    monkeypatch.setattr(draws, "role_word", lambda name: np.uint32(len(name) % 11))
+    names, words = draws._parts("collisions of r", 500, 100)
+    assert len(set(names)) == len(set(words)) == len(words) == 5
 
 
 def test_a_small_release_compiles_nothing():

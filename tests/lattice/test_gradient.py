@@ -112,8 +112,15 @@ def test_a_rounded_point_is_never_longer_than_33_bits(scale: float) -> None:
         assert (whole == np.rint(whole)).all()
         assert np.abs(whole).max() >= 2**31 / math.sqrt(width)
         np.testing.assert_allclose(np.ldexp(whole, -power), point, rtol=0, atol=scale * math.sqrt(width) * 2.0**-29)
-    for nothing in (0.0, 1e-300, math.inf, math.nan):
-        assert not rounded(np.array([0.0, nothing, -0.0]))[0].any()
+    for nothing in (
+        [0.0, 0.0],
+        [1e-300, 0.0],
+        [math.nan, 1.0],
+        [1.0, math.nan, 2.0],
+        [math.inf, math.nan, 1.0],
+        [1.0, -math.inf],
+    ):
+        assert not rounded(np.array(nothing))[0].any()
 
 
 def slopes_at(slopes: Any, margins: Any, start: int, end: int) -> Any:

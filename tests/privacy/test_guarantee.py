@@ -59,6 +59,9 @@ def test_the_floating_point_caveat_stands_where_there_is_noise() -> None:
     ):
         assert str(stated).endswith("Holds for real numbers; floating-point ones stand for them (section 5).")
         assert stated.to_dict()["statement"] == str(stated)
+    for basis in ("published", "stated"):
+        said = str(claim(basis=basis))
+        assert said.endswith("Meant for real numbers; floating-point ones stand for them (section 5).")
     for stated in (claim(epsilon=math.inf), claim(epsilon=0.0, mu=0.0)):
         assert "floating-point" not in str(stated)
 

@@ -66,7 +66,10 @@ def _rounded(point, whole):
     largest = 0.0
     for j in range(point.size):
         size = abs(point[j])
-        largest = size if not size <= largest else largest  # NaN stays
+        if not size < math.inf:  # NaN too
+            largest = math.inf
+            break
+        largest = max(largest, size)
     if not 1e-290 < largest < math.inf:
         for j in range(point.size):
             whole[j] = 0.0

@@ -241,7 +241,7 @@ class LatticeCoordinates:
         if plan.noise.std:
             kicks = rounded_normals_of_steps(source, "sum", 0, first, count, plan.noise.scale)
         keys = source.secure, source.key, role_word("schedule")
-        lattice = operator.unit, operator.shift, operator.counted, operator.grid.rows.exponent, operator.coarsest
+        lattice = operator.unit, operator.grid.shift, operator.counted, operator.grid.rows.exponent, operator.coarsest
         method = self.loss, self.penalty, *lattice, self.schedule[0]
         shared, margins = state.shared.copy(), state.blocks[:, 0]
         state.position = _coordinates(keys, first, steps, kicks, data, method, state.participations, margins, shared)

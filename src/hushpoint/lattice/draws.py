@@ -68,7 +68,7 @@ def rounded_normals_of_steps(source: Source, role: str, item: int, first: int, c
 
     scale = require_count("scale", scale, least=1, most=normal.WIDEST)
     out = np.empty(count, dtype=np.int64)
-    address = source.secure, source.key, role_word(f"{role}, rounded normals"), word(item), first
+    address = source.secure, source.key, role_word(f"{role}, rounded normals"), int(_items((item,))[0]), first
     fill_rounded_normals_of_steps(*address, WORDS, np.uint64(scale), out)
     return out
 
@@ -123,12 +123,16 @@ def _items(items: Items) -> Whole:
 
 @lru_cache(maxsize=64)
 def _parts(role: str, size: int, part: int) -> tuple[list[str], list[Any]]:
-    """The roles under which the parts of a row are drawn, and their words in an address."""
-    names = [f"{role}, from {first} on" if first else role for first in range(0, size, part)]
-    roles = [role_word(name) for name in names]
-    if len(set(roles)) < len(roles):
-        raise ValueError(f"size is {size}, more numbers than one row has addresses for. Draw fewer at a time.")
-    return names, roles
+    """The roles under which the parts of a row are drawn, and their words in an address, all different."""
+    names: list[str] = []
+    words: dict[Any, None] = {}  # in their order
+    for first in range(0, size, part):
+        name = f"{role}, from {first} on" if first else role
+        while role_word(name) in words:  # words are 32 bits of a digest
+            name += " again"
+        names.append(name)
+        words[role_word(name)] = None
+    return names, list(words)
 
 
 def _drawn(

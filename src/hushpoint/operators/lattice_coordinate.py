@@ -53,11 +53,6 @@ class LatticeCoordinateGradient(CoordinateGradient):
         return self.facts.rows if self.facts.weights == "rows" else self.facts.items
 
     @property
-    def shift(self) -> int:
-        """How many bits the sum loses before noise is added."""
-        return self.grid.shift
-
-    @property
     def finest(self) -> int:
         """The k of the first grid of models."""
         return _FINEST - self.grid.rows.exponent
@@ -112,7 +107,7 @@ class LatticeCoordinateGradient(CoordinateGradient):
         return block, sums[:, None]
 
     def cut(self, total: NDArray[Any]) -> NDArray[Any]:
-        return total >> self.shift
+        return total >> self.grid.shift
 
     def combine(self, shared: Array, total: Array, chosen: Indices | None, relaxation: float) -> Array:
         from hushpoint.kernels.lattice_coordinates import fitting
@@ -133,7 +128,7 @@ class LatticeCoordinateGradient(CoordinateGradient):
 
     def certificate(self, relaxation: float) -> Certificate:
         facts, bound = self.facts, math.ldexp(self.longest, -self.grid.fine)
-        counts: Any = facts.row_counts if facts.weights == "rows" else np.ones(facts.items)
+        counts: Any = np.asarray(facts.row_counts, dtype=np.float64) if facts.weights == "rows" else 1.0
         plain = moved_certificate(None, 2 * bound * counts, facts, 0.0, facts.because, ONE_COORDINATE)
         slack = cut_slack(self.message_size, self.unit) if self.grid.shift else 0.0
         table = {whom: round_sum(moved, slack) for whom, moved in plain.sensitivity.items()}

@@ -185,7 +185,7 @@ class LatticeMoments(LatticeMean):
         """Some rows on the coarser grid, as an array or a matrix."""
         part = store.take(place)
         if isinstance(part, SparseRows):
-            matrix = part.matrix  # a copy
+            matrix = part.matrix  # an object of its own: its entries are replaced, and never written to
             matrix.data = np.trunc(np.ldexp(matrix.data, -self.grid.coarse))
             return matrix
         return np.trunc(np.ldexp(part[:], -self.grid.coarse)) if self.grid.coarse else part[:]

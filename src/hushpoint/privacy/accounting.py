@@ -227,8 +227,9 @@ def _named(question: Question, view: View, because: tuple[str, ...]) -> tuple[st
     if view == question.view:
         return because
     note = f"the view {question.view!r} has no theorem of its own here: this is the wider view {view!r}"
-    if question.plan.operator.unit is not None and question.plan.schedule.law == "all":
-        note += " (a step that rounds to whole numbers is no contraction)"
+    missing = question.plan.certificate.missing
+    if question.view == "final" and question.plan.operator.unit is not None and missing:
+        note += f" ({missing[-1]})"
     return (*because, note)
 
 

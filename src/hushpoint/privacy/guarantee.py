@@ -32,8 +32,8 @@ Arithmetic = Literal["real", "whole"]
 # Theorems about real numbers hold for the program where it adds whole numbers and draws them exactly; elsewhere
 # floating-point numbers stand for real ones. A finite guarantee says which.
 _NUMBERS = {
-    "real": "Holds for real numbers; floating-point ones stand for them (section 5).",
-    "whole": "Holds for the program to the last bit: whole numbers, summed exactly, noise drawn exactly (section 11).",
+    "real": "for real numbers; floating-point ones stand for them (section 5).",
+    "whole": "for the program to the last bit: whole numbers, summed exactly, noise drawn exactly (section 11).",
 }
 
 
@@ -83,7 +83,8 @@ class Guarantee:
                 f" Because: {', '.join(self.assumptions)}." if self.assumptions else ""
             )
         reasons = f" Rests on: {', '.join(self.grounds)}." if self.grounds else ""
-        numbers = "" if self.mu == 0 else f" {_NUMBERS[self.arithmetic]}"  # nothing was released
+        held = "Holds" if self.basis == "proved" else "Meant"
+        numbers = "" if self.mu == 0 else f" {held} {_NUMBERS[self.arithmetic]}"  # nothing was released
         return f"{said}, against {watcher}. {where}{reasons}{numbers}"
 
     @property

@@ -115,8 +115,8 @@ class IntegerRows(Store):
         """Rows in memory as whole numbers, entry by entry, so that no place decides anything; their squared lengths."""
         unit = 2.0**self.grid.exponent
         if isinstance(part, SparseRows):
-            # The places of the entries are shared with the other store, and neither changes them.
-            places = part.matrix.indices, part.matrix.indptr
+            # Copies: a matrix that was passed in a store is still its owner's, who may rearrange its entries.
+            places = part.matrix.indices.copy(), part.matrix.indptr.copy()
             matrix = scipy.sparse.csr_array((np.trunc(part.matrix.data * unit), *places), shape=part.shape, copy=False)
             matrix.has_canonical_format = True
             whole: Any = SparseRows(matrix)
