@@ -101,8 +101,8 @@ BUGS = [
     _pieces(
         name="store-believed-in-silence",
         file=f"{_HERE}/problem.py",
-        old="return None if self._rows is None else self._rows.store.from_outside",
-        new="return None",
+        old="kind = None if self._rows is None else self._rows.store.from_outside",
+        new="kind = None",
         why="the guarantee rests on answers of a store and does not say so",
     ),
     _pieces(

@@ -302,9 +302,10 @@ class Problem:
         return self._rows
 
     @property
-    def store_from_outside(self) -> str | None:
-        """The kind of the store that holds the rows, where it is not of this package."""
-        return None if self._rows is None else self._rows.store.from_outside
+    def word_of_store(self) -> str | None:
+        """What a store that is not of this package is believed; None where the rows are in one that is."""
+        kind = None if self._rows is None else self._rows.store.from_outside
+        return None if kind is None else f"{kind}, which gives the same rows whatever it is asked"
 
     @property
     def has_rows(self) -> bool:

@@ -224,9 +224,8 @@ def train(
     )
     models, passed = follow(links, ask)
     guarantee = spent(passed, plan, delta, source.describe())
-    if problem.store_from_outside:
-        word = f"{problem.store_from_outside}, which gives the same rows whatever it is asked"
-        guarantee = replace(guarantee, assumptions=(*guarantee.assumptions, word))
+    if problem.word_of_store is not None:
+        guarantee = replace(guarantee, assumptions=(*guarantee.assumptions, problem.word_of_store))
     return Trained(models, guarantee, passes=sum(link.plan.steps for link in passed))
 
 

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from hushpoint._types import Array, Indices
 from hushpoint.certificates import Certificate
 from hushpoint.operators.gradient import ONE_COORDINATE, CoordinateGradient
-from hushpoint.operators.lattice_gradient import GradientGrid, cut_slack, round_sum, whole_multiple
+from hushpoint.operators.lattice_gradient import GradientGrid, cut_slack, round_sum, times_counted, whole_multiple
 from hushpoint.operators.sensitivity import moved_certificate
 from hushpoint.operators.whole import require_left
 from hushpoint.problem import Facts
@@ -128,8 +128,7 @@ class LatticeCoordinateGradient(CoordinateGradient):
 
     def certificate(self, relaxation: float) -> Certificate:
         facts, bound = self.facts, math.ldexp(self.longest, -self.grid.fine)
-        counts: Any = np.asarray(facts.row_counts, dtype=np.float64) if facts.weights == "rows" else 1.0
-        plain = moved_certificate(None, 2 * bound * counts, facts, 0.0, facts.because, ONE_COORDINATE)
+        plain = moved_certificate(None, 2 * bound * times_counted(facts), facts, 0.0, facts.because, ONE_COORDINATE)
         slack = cut_slack(self.message_size, self.unit) if self.grid.shift else 0.0
         table = {whom: round_sum(moved, slack) for whom, moved in plain.sensitivity.items()}
         return replace(self._of_one_coordinate(plain), sensitivity=table)

@@ -171,16 +171,12 @@ class LatticeGradient(Operator):
     def is_plausible(self, message: Array, block: Array, z: Array, relaxation: float, noise_std: float) -> bool:
         if self.grid.turn is not None:
             return bool(np.abs(message).max(initial=0) <= self.most)
-        return is_within(message.astype(np.float64), self.longest * float(np.max(self._counts())))
-
-    def _counts(self) -> float | Array:
-        """How often K one item may be in the sum: one number, or one per item."""
-        return np.asarray(self.facts.row_counts, dtype=np.float64) if self.facts.weights == "rows" else 1.0
+        return is_within(message.astype(np.float64), self.longest * float(np.max(times_counted(self.facts))))
 
     def certificate(self, relaxation: float) -> Certificate:
         facts, bound = self.facts, math.ldexp(self.longest, -self.grid.fine)
         theorem = replace(SAMPLED_SUM, forgets=False)
-        plain = moved_certificate(None, 2 * bound * self._counts(), facts, 0.0, facts.because, theorem)
+        plain = moved_certificate(None, 2 * bound * times_counted(facts), facts, 0.0, facts.because, theorem)
         slack = cut_slack(self.message_size, self.unit) if self.grid.shift else 0.0
         table = {whom: round_sum(moved, slack) for whom, moved in plain.sensitivity.items()}
         missing = (*plain.missing, "rounding to a lattice is no contraction")
@@ -193,6 +189,11 @@ def _seen(turn: Turn, z: Array) -> Array:
 
     scaled = turn.matrix * z if turn.diagonal else product(turn.matrix.T, z)
     return np.asarray(np.ldexp(scaled, -turn.exponent))
+
+
+def times_counted(facts: Facts) -> float | Array:
+    """How often K one item may be in the sum: one number, or one per item."""
+    return np.asarray(facts.row_counts, dtype=np.float64) if facts.weights == "rows" else 1.0
 
 
 def whole_multiple(bound: float, exponent: int) -> float:

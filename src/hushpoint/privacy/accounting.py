@@ -129,8 +129,8 @@ def account(
         meaning = (*meaning, "the number of rows of each user counts as public")
     if plan.problem is not None and plan.problem.classes_read:
         meaning = (*meaning, READ_FROM_LABELS)
-    if plan.problem is not None and plan.problem.store_from_outside:
-        meaning = (*meaning, f"{plan.problem.store_from_outside}, which gives the same rows whatever it is asked")
+    if plan.problem is not None and plan.problem.word_of_store is not None:
+        meaning = (*meaning, plan.problem.word_of_store)
     counted = "1 noisy step" if question.steps == 1 else f"{question.steps} noisy steps"
     because = (*spend.because, *meaning, *_own_word(plan.operator), counted)
     return Guarantee(
