@@ -94,7 +94,7 @@ class PrivateLinear(TellsOfRefits, BaseEstimator):
         )
         self.guarantee_: Guarantee = trained.guarantee
         self.parameters_: Parameters | None = plan
-        self.n_iter_: int = plan.steps * len(ordered)
+        self.n_iter_: int = trained.steps
         self.n_passes_: int = trained.passes
         return trained.models
 

@@ -1,4 +1,4 @@
-"""A metric for gradient steps, learned privately: second moments of the features, and coordinates made from them."""
+"""A metric for gradient steps, learned privately: moments of the features, and coordinates made from them."""
 
 from __future__ import annotations
 
@@ -16,16 +16,29 @@ from hushpoint.regularizers import Regularizer
 
 _ABOVE_NOISE = 1.1  # an eigenvalue counts as seen if it exceeds the largest one of pure noise by a tenth
 _FEW_DIRECTIONS = 1000  # that are looked at one by one
+_MOST_STEPS = 200  # passes over the data; steps that would need more are shortened in all, and stop earlier
 _LEAST_LENGTH = 1 / 30  # mean square of the rows, in units of row_norm^2, below which noisy estimates are not believed
 
 
 @dataclass(frozen=True)
 class Moments:
-    """Noisy mean of ``a a'`` over the rows (or of its diagonal), and noisy mean of ``|a|^2``, constant included."""
+    """Noisy mean of ``a a'`` over the rows (or of its diagonal), and noisy mean of ``|a|^2``, constant included.
+
+    ``noise_std`` is that of an entry of the diagonal, ``length_noise`` that of the mean square. ``centre`` holds what is
+    taken off the rows before they are mapped, and ``centre_noise`` its noise; the matrix is still that of the rows.
+    """
 
     matrix: Array
     noise_std: float
     mean_square: float
+    length_noise: float = 0.0
+    centre: Array | None = None
+    centre_noise: float = 0.0
+
+
+def believed_centre(means: Array, noise_std: float) -> Array:
+    """What noisy means are taken for: those that noise alone would hardly reach, and 0 for the others."""
+    return np.where(np.abs(means) > noise_std * math.sqrt(2 * math.log(len(means) + 1)), means, 0.0)
 
 
 def believed_square(released: float, noise_std: float, row_norm: float) -> float:
@@ -37,14 +50,23 @@ def believed_square(released: float, noise_std: float, row_norm: float) -> float
 class Metric:
     """Coordinates in which the second moments are close to equal: ``x = W v``, ``W = basis diag(scales) basis'``.
 
-    ``basis`` is None where W is diagonal. ``size`` estimates the mean squared length of a row in these coordinates,
-    ``time`` is how long to descend in them (step size times steps).
+    ``basis`` is None where W is diagonal. ``moments`` are those it was made from, ``seconds`` what they are taken for,
+    direction by direction. ``size`` estimates the mean squared length of a row in these coordinates, ``time`` is how
+    long to descend in them (step size times steps), ``steps`` in how many steps.
     """
 
     basis: Array | None
     scales: Array
+    seconds: Array
     size: float
     time: float
+    steps: int
+    moments: Moments
+
+    @property
+    def centre(self) -> Array | None:
+        """What is taken off the rows first."""
+        return self.moments.centre
 
     @cached_property
     def matrix(self) -> Array:
@@ -60,47 +82,119 @@ class Metric:
 
         return np.asarray(self.matrix * vector) if self.basis is None else product(self.matrix, vector)
 
+    def column(self, constant: float) -> Array | None:
+        """What a constant after every row is to be multiplied with so that the centre is taken off the row."""
+        return None if self.centre is None else np.append(-self.scales[:-1] * self.centre / constant, 0.0)
+
+    def model(self, vector: Array, constant: float) -> Array:
+        """The linear model of the rows as they are, its intercept last where there is a constant."""
+        found = self.apply(vector)
+        if constant:
+            found[-1] *= constant
+        if self.centre is not None:
+            found[-1] -= self.centre @ found[:-1]
+        return found
+
+    def expected_scores(self, model: Array, constant: float) -> tuple[float, float]:
+        """Mean and deviation of a model's scores by the released moments; without a constant, the mean counts as 0.
+
+        The deviation is one from this mean, whose noise it makes room for.
+        """
+        coefficients = model[: len(model) - bool(constant)]
+        length = float(coefficients @ coefficients)
+        if self.basis is None:
+            seconds = self.seconds[: len(coefficients)]
+            square = float(seconds @ coefficients**2)
+            if self.centre is None:
+                return 0.0, math.sqrt(square)
+            square += self.moments.centre_noise**2 * length
+            return float(model[-1] + self.centre @ coefficients), math.sqrt(square)
+        along = self.basis.T @ (np.append(coefficients, model[-1] / constant) if constant else model)
+        square = float(self.seconds @ along**2)
+        if not constant:
+            return 0.0, math.sqrt(square)
+        mean = float(self.basis[-1] @ (self.seconds * along)) / constant
+        noise = (self.moments.noise_std / constant) ** 2 / 2  # of a feature's mean, in the last column of the matrix
+        return mean, math.sqrt(max(square - mean**2, 0.01 * square) + noise * length)
+
 
 def choose_metric(moments: Moments, plan: Parameters) -> Metric:
     """The metric ``(second moments + ridge)^(-1/2)`` and the time with the least expected excess risk.
 
     Post-processing of the released moments: it costs nothing. A large ridge gives the plain metric, a small one
-    whitens the features. Directions that drown in the noise of the moments share what is left of the mean square.
+    whitens the features. Directions that drown in the noise of the moments share what is left of the mean square, and
+    steps are short enough for as much of it as one of them can have without being seen.
     """
+    seconds, basis, hidden = _denoised(moments, plan)
+    total = moments.mean_square
+    # Half of the guessed signal lies where the features vary, half is spread evenly over directions.
+    values, counts = _grouped(seconds)
+    signal = plan.signal * (values / seconds.sum() + 1 / plan.width) / 2
+    unit_noise = plan.clip / (plan.items * plan.descent_mu / clips_moved(plan.adjacency))
+    best = (math.inf, 0.0, 0.0, 0)
+    for ridge in total * np.geomspace(1e-5, 10, 25):
+        inside = values / (values + ridge)
+        largest = inside.max()
+        inside = inside / largest
+        size = float((counts * inside).sum())
+        curvature = _curvature(plan, size, hidden, ridge, largest)
+        longest = plan.largest_step * min(plan.steps, _MOST_STEPS / curvature)
+        times = np.geomspace(min(plan.largest_step, longest) / 2, longest, 24)
+        noise = np.asarray(unit_noise * math.sqrt(size))
+        risk = expected_excess(inside, signal, times, noise, plan.curvature, plan.items, counts)
+        found = int(risk.argmin())
+        steps = max(plan.steps, math.ceil(times[found] * curvature / plan.largest_step * (1 - 1e-9)))
+        best = min(best, (float(risk[found]), ridge, times[found], steps))
+    _, ridge, time, steps = best
+    inside = seconds / (seconds + ridge)
+    scales = np.sqrt(1 / (seconds + ridge) / inside.max())
+    return Metric(basis, scales, seconds, float(inside.sum() / inside.max()), float(time), steps, moments)
+
+
+@dataclass(frozen=True)
+class _Hidden:
+    """What directions that were not seen are each taken to have, and the most that one of them can have."""
+
+    each: float
+    most: float
+
+
+def _denoised(moments: Moments, plan: Parameters) -> tuple[Array, Array | None, _Hidden]:
+    """Second moments along each direction, the directions, and what is said of those not seen."""
+    total = moments.mean_square
     if plan.metric == "diagonal":
         basis, seen = None, moments.matrix
         threshold = moments.noise_std * math.sqrt(2 * math.log(2 * plan.width))
         sure = seen > _ABOVE_NOISE * threshold
         seconds = np.where(sure, seen, 0.0)
+        if moments.centre is not None:
+            seconds[:-1] = np.maximum(seconds[:-1] - moments.centre**2, 0.01 * seconds[:-1])
     else:
         with one_thread():
             seen, basis = np.linalg.eigh(moments.matrix)
         # Noise alone has eigenvalues up to this edge, and lifts an eigenvalue m of the truth to m + edge^2/(4 m).
         edge = moments.noise_std * math.sqrt(2 * plan.width)
-        sure = seen > _ABOVE_NOISE * edge
+        threshold = _ABOVE_NOISE * edge
+        sure = seen > threshold
         seconds = np.where(sure, (seen + np.sqrt(np.maximum(seen**2 - edge**2, 0.0))) / 2, 0.0)
-    total = moments.mean_square
-    if not sure.all():
-        hidden = plan.width - int(sure.sum())
-        seconds[~sure] = max((total - seconds.sum()) / hidden, 0.01 * total / plan.width)
-    ridges = total * np.geomspace(1e-5, 10, 25)
-    times = np.geomspace(plan.largest_step / 2, plan.largest_step * plan.steps, 24)
-    # Half of the guessed signal lies where the features vary, half is spread evenly over directions.
-    values, counts = _grouped(seconds)
-    signal = plan.signal * (values / seconds.sum() + 1 / plan.width) / 2
-    unit_noise = plan.clip / (plan.items * plan.descent_mu / clips_moved(plan.adjacency))
-    best = (math.inf, ridges[-1], times[0])
-    for ridge in ridges:
-        inside = values / (values + ridge)
-        inside = inside / inside.max()
-        noise = unit_noise * math.sqrt((counts * inside).sum())
-        risk = expected_excess(inside, signal, times, np.asarray(noise), plan.curvature, plan.items, counts)
-        found = int(risk.argmin())
-        best = min(best, (float(risk[found]), ridge, times[found]))
-    _, ridge, time = best
-    inside = seconds / (seconds + ridge)
-    scales = np.sqrt(1 / (seconds + ridge) / inside.max())
-    return Metric(basis, scales, float(inside.sum() / inside.max()), float(time))
+    left = total - float(seconds.sum())
+    if sure.all():
+        return seconds, basis, _Hidden(1.0, 0.0)
+    left = max(left, 0.0) + 2 * math.hypot(moments.length_noise, moments.noise_std * math.sqrt(float(sure.sum())))
+    each = max((total - float(seconds.sum())) / (plan.width - int(sure.sum())), 0.01 * total / plan.width)
+    seconds[~sure] = each
+    return seconds, basis, _Hidden(each, max(min(threshold, left), each))
+
+
+def _curvature(plan: Parameters, size: float, hidden: _Hidden, ridge: float, largest: float) -> float:
+    """A bound to go by on the largest second moment in the metric, where those that were seen have at most 1.
+
+    Of a full metric, one direction that was not seen may have all that the others like it are taken to share. Of a
+    diagonal one nothing is known about directions between the coordinates: they may have any part of the whole size.
+    """
+    if plan.metric == "full":
+        return max(1.0, plan.caution * hidden.most / (hidden.each + ridge) / largest)
+    return max(1.0, plan.caution * size**plan.crowding)
 
 
 def _grouped(seconds: Array) -> tuple[Array, Array]:

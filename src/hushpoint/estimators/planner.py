@@ -21,6 +21,8 @@ MetricKind = Literal["full", "diagonal"]
 # A full metric costs p^2 numbers and p^3 operations, once.
 _LARGEST_FULL = 1000
 _LENGTH_SHARE = 0.02
+_MEAN_SHARE = 0.035
+_CALIBRATING = 30.0  # n mu that suffices to calibrate: two numbers, to about a fifth
 _SPARE = 1 - 1e-9  # rounding must not carry the sum of the shares over the budget
 
 
@@ -41,17 +43,25 @@ class Parameters:
         ``n mu / p``: budget, people and model size in one number.
     metric : {"full", "diagonal"}
         Whether all second moments of the features are released, or only those of single features.
-    moment_share, length_share : float
-        Shares of ``mu^2`` that buy the second moments and the mean squared length of the rows.
+    mean_share, moment_share, length_share : float
+        Shares of ``mu^2`` that buy the means of the features (with a diagonal metric: in a full one their direction is
+        one like others), their second moments and the mean squared length of the rows.
+    calibration_share : float
+        Share of ``mu^2`` for a last fit of two numbers, the scale and the offset of the model's scores: what stopped
+        early is too small, what is noise too large. With a penalty the scale is the user's wish.
     constant : float
         The feature of the intercept, in units of ``row_norm``.
     steps : int
+        At least so many; more where the moments leave room for directions in which long steps would go astray.
     tail_average : float
         The model is the mean over this last fraction of the steps.
     clip : float
         Bound on a row's gradient, in units of the typical row length in the metric.
     largest_step : float
         Largest step size where the largest second moment in the metric is 1.
+    caution, crowding : float
+        How much of what the moments did not show steps are made short for: a share of the most that can hide in one
+        direction of a full metric; in a diagonal one, of this power of the rows' squared length.
     curvature, signal : float
         Guesses of the loss's second derivative and of the variance of good predictions, which fix how far the
         metric departs from the plain one and how early to stop.
@@ -65,16 +75,25 @@ class Parameters:
     adjacency: Adjacency
     strength: float
     metric: MetricKind
+    mean_share: float
     moment_share: float
     length_share: float
+    calibration_share: float
     constant: float
     steps: int
     tail_average: float
     clip: float
     largest_step: float
+    caution: float
+    crowding: float
     curvature: float
     signal: float
     share_of: Budget | None = None
+
+    @property
+    def mean_mu(self) -> float:
+        """What the means may cost."""
+        return self.mu * math.sqrt(self.mean_share)
 
     @property
     def moment_mu(self) -> float:
@@ -89,7 +108,13 @@ class Parameters:
     @property
     def descent_mu(self) -> float:
         """What all the noisy gradient steps together may cost."""
-        return self.mu * math.sqrt(1 - self.moment_share - self.length_share)
+        others = self.mean_share + self.moment_share + self.length_share + self.calibration_share
+        return self.mu * math.sqrt(1 - others)
+
+    @property
+    def calibration_mu(self) -> float:
+        """What calibrating all models together may cost."""
+        return self.mu * math.sqrt(self.calibration_share)
 
     def to_dict(self) -> dict[str, Any]:
         """The parameters as JSON can hold them."""
@@ -100,13 +125,15 @@ class Parameters:
         whole = self.share_of
         share = "" if whole is None else f", a share of epsilon = {whole.epsilon:g} at delta = {whole.delta:g} in all"
         strong = "little" if self.strength < 5 else "some" if self.strength < 50 else "much"
+        centred = f"{self.mean_share:.1%} buys the features' means, which are taken off; " if self.mean_share else ""
+        tail = f"{self.calibration_share:.1%} sets the model's scale and offset at the end; " * bool(self.calibration_share)
         return (
-            f"{self.steps} noisy gradient steps on {self.items} items and {self.width} coefficients, averaged over the "
+            f"{self.steps} or more noisy gradient steps on {self.items} items and {self.width} coefficients, averaged over the "
             f"last {self.tail_average:.0%}. The budget is mu = {self.mu:.4g} ({self.adjacency}){share}; n mu / p = "
             f"{self.strength:.3g}, which buys {strong} detail. {self.moment_share:.1%} of it (in mu^2) goes into the "
             f"means of {what}, from which the steps take their metric, so that features on different scales and "
-            f"correlated ones are learned at one pace; {self.length_share:.0%} into the typical length of a row; the "
-            f"rest into the steps. Gradients are clipped at {self.clip:.2g} of that length. The smaller the budget, "
+            f"correlated ones are learned at one pace; {self.length_share:.0%} into the typical length of a row; "
+            f"{centred}{tail}the rest goes into the steps. Gradients are clipped at {self.clip:.2g} of that length. The smaller the budget, "
             "the shorter the walk from zero: stopping early takes the place of a penalty, and no grid search is needed."
         )
 
@@ -173,8 +200,10 @@ def plan_parameters(
         adjacency=chosen,
         strength=strength,
         metric="full" if full else "diagonal",
+        mean_share=0.0 if full or not fit_intercept else _MEAN_SHARE,
         moment_share=_between(0.01, strength / 200, 0.2),
         length_share=_LENGTH_SHARE,
+        calibration_share=_calibration_share(items * mu / clips_moved(chosen)) if penalty is None else 0.0,
         constant=0.25,
         steps=int(_between(10, 10 * math.sqrt(strength), 150)),
         tail_average=0.5,
@@ -182,6 +211,9 @@ def plan_parameters(
         clip=_between(0.2, 0.2 * strength**0.3, 1.0) if two_class else 0.5,
         # The curvature of a fitted logistic model is below its bound nearly everywhere.
         largest_step=(1.0 if chosen_loss.is_quadratic else 1.5) / smoothness,
+        # Two-class losses forgive steps that are too long: their slopes are bounded, and clipped well below the bound.
+        caution=0.3 if two_class or not full else 0.5,
+        crowding=0.5 if two_class else 1.0,
         curvature=smoothness * (_between(0.04, slowest, 0.5) if two_class else _between(0.1, slowest, 0.5)),
         signal=6.0 if two_class else 0.3,
     )
@@ -191,6 +223,10 @@ def clips_moved(adjacency: Adjacency) -> float:
     """How many clip lengths one item moves a sum of gradients, by their certificate."""
     one = Facts(1, 1, losses.Squared(), Zero(), clip=1.0)
     return Gradient(one, 1.0, 1).certificate(1.0).shift(one.unit, adjacency)
+
+
+def _calibration_share(strength: float) -> float:
+    return _between(0.02, (_CALIBRATING / strength) ** 2, 0.15)
 
 
 def _between(low: float, value: float, high: float) -> float:

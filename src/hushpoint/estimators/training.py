@@ -1,4 +1,4 @@
-"""Training under a budget, as a chain of plans: second moments, length, and noisy gradient descent in their metric.
+"""Training under a budget, as a chain of plans: moments, length, noisy gradient descent in their metric, calibration.
 
 Every plan follows from public facts and from what the plans before it released, so whoever can run a plan can train:
 the engine here, sites whose sums a server adds, a cluster.
@@ -10,18 +10,20 @@ import math
 from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache, partial
+from typing import Literal
 
 import numpy as np
 
 from hushpoint._types import Array
-from hushpoint.estimators.metric import MappedRidge, Metric, Moments, believed_square, choose_metric
+from hushpoint.estimators.calibration import Calibration
+from hushpoint.estimators.metric import MappedRidge, Metric, Moments, believed_centre, believed_square, choose_metric
 from hushpoint.estimators.planner import Parameters, clips_moved
 from hushpoint.noise import Noise, bits_missing, source_for
 from hushpoint.operators.base import Operator
 from hushpoint.operators.gradient import Gradient
 from hushpoint.operators.lattice_gradient import GradientGrid, LatticeGradient
-from hushpoint.operators.lattice_moments import LatticeMeanSquare, LatticeMoments
-from hushpoint.operators.moments import MeanSquare, SecondMoments
+from hushpoint.operators.lattice_moments import LatticeMeans, LatticeMeanSquare, LatticeMoments
+from hushpoint.operators.moments import Means, MeanSquare, SecondMoments
 from hushpoint.plan import Plan
 from hushpoint.privacy.gaussian import round_up
 from hushpoint.privacy.guarantee import Adjacency, Guarantee, compose
@@ -46,14 +48,18 @@ class Penalty:
     automatic: bool = False
 
 
+Part = Literal["means", "second moments", "length", "descent", "calibration"]
+
+
 @dataclass(frozen=True)
 class Link:
     """One plan of a training: facts and no rows, and how whoever holds rows of the problem looks at them for it.
 
-    ``mu`` is the share of the budget that the plan may cost. ``model`` says for which model it is, whose targets take
+    ``part`` says what it is for; ``mu`` is the share of the budget that the plan may cost. ``model`` says for which model it is, whose targets take
     the place of the rows' own; None: for all of them.
     """
 
+    part: Part
     plan: Plan
     mu: float
     look: Callable[[Rows], Rows]
@@ -77,6 +83,7 @@ class Trained:
 
     models: Array
     guarantee: Guarantee
+    steps: int
     passes: int
 
 
@@ -91,7 +98,8 @@ def chain(
 ) -> Chain:
     """The plans of a training, each a function of public facts and of the answers sent so far; returns the models.
 
-    The second moments are released once and serve all; the descents share what is left equally, ``mu / sqrt(K)`` each.
+    The moments are released once and serve all; K descents share their part of the budget equally, ``mu / sqrt(K)``
+    each, and so do the calibrations.
 
     Parameters
     ----------
@@ -104,47 +112,74 @@ def chain(
     """
     norm = _checked_norm(facts, parameters, penalty, fit_intercept)
     constant = parameters.constant * norm if fit_intercept else 0.0
+    centre, centre_noise = None, 0.0
+    if parameters.mean_share:
+        means = _priced(
+            LatticeMeans(facts, constant) if lattice else Means(facts), facts, parameters.mean_mu, parameters.adjacency
+        )
+        released = yield Link("means", means, parameters.mean_mu, _as_they_are)
+        centre_noise = means.noise.std / facts.items
+        centre = believed_centre(released.model, centre_noise)
     kind: type[SecondMoments | LatticeMoments] = LatticeMoments if lattice else SecondMoments
     second = kind(facts, constant, diagonal=parameters.metric == "diagonal")
     moments = _priced(second, facts, parameters.moment_mu, parameters.adjacency)
-    products = yield Link(moments, parameters.moment_mu, _as_they_are)
+    products = yield Link("second moments", moments, parameters.moment_mu, _as_they_are)
     mean_square = LatticeMeanSquare(facts, constant) if lattice else MeanSquare(facts)
     length = _priced(mean_square, facts, parameters.length_mu, parameters.adjacency)
-    square = yield Link(length, parameters.length_mu, _as_they_are)
-    believed = believed_square(float(square.model[0]), length.noise.std / facts.items, norm)
+    square = yield Link("length", length, parameters.length_mu, _as_they_are)
+    length_noise = length.noise.std / facts.items
+    believed = believed_square(float(square.model[0]), length_noise, norm)
+    if centre is not None:
+        believed = max(believed - float(centre @ centre), believed / 30)
     moment_noise = second.noise_on_diagonal(moments.noise.std) / facts.items
-    metric = choose_metric(Moments(second.matrix(products.model), moment_noise, believed + constant**2), parameters)
+    matrix = second.matrix(products.model)
+    known = Moments(matrix, moment_noise, believed + constant**2, length_noise, centre, centre_noise)
+    metric = choose_metric(known, parameters)
     clip = parameters.clip * math.sqrt(metric.size)
-    mapped = Facts(
-        items=facts.items,
+    mapped = replace(
+        facts,
         features=parameters.width,
-        loss=facts.loss,
         regularizer=_in_metric(penalty, metric, parameters, clip, int(fit_intercept)),
+        row_norm=None,
         clip=clip,
-        rows_per_item=facts.rows_per_item,
-        weights=facts.weights,
     )
     share = parameters.descent_mu / math.sqrt(models)
-    step = metric.time / parameters.steps
+    step = metric.time / metric.steps
     gradient: Operator = Gradient(mapped, step, facts.items)
     look: Callable[[Rows], Rows] = partial(_look_in_metric, metric, constant, clip)
     if lattice:
-        grid = GradientGrid.turned(mapped, norm, constant, metric.matrix)
+        grid = GradientGrid.turned(mapped, norm, constant, metric.matrix, metric.column(constant))
         gradient, look = LatticeGradient(mapped, step, facts.items, grid), _as_they_are
     descent = replace(
-        _priced(gradient, mapped, share, parameters.adjacency, parameters.steps), tail_average=parameters.tail_average
+        _priced(gradient, mapped, share, parameters.adjacency, metric.steps), tail_average=parameters.tail_average
     )
     found = np.empty((models, parameters.width))
     for index in range(models):
-        answer = yield Link(descent, share, look, index)
+        answer = yield Link("descent", descent, share, look, index)
         model = answer.model
         if penalty is not None and (penalty.l1 or penalty.automatic):
             # The average of sparse models is not sparse: the support is that of the last one.
             model = np.where(answer.last == 0, 0.0, model)
-        found[index] = metric.apply(model)
-    if fit_intercept:
-        found[:, -1] *= constant
+        found[index] = metric.model(model, constant)
+    if parameters.calibration_share:
+        share = parameters.calibration_mu / math.sqrt(models)
+        for index in range(models):
+            calibration = Calibration.of(found[index], metric, constant, parameters)
+            last = _calibration(calibration, facts, parameters, share, lattice)
+            answer = yield Link("calibration", last, share, partial(calibration.look, last.facts), index)
+            found[index] = calibration.applied(answer.model)
     return found
+
+
+def _calibration(calibration: Calibration, facts: Facts, parameters: Parameters, share: float, lattice: bool) -> Plan:
+    """A descent in the scale and the offset of a model's scores, which are one column of rows, or two."""
+    scores = calibration.facts(facts)
+    step = calibration.step_size
+    operator: Operator = Gradient(scores, step, facts.items)
+    if lattice:
+        operator = LatticeGradient(scores, step, facts.items, GradientGrid.of(scores))
+    plan = _priced(operator, scores, share, parameters.adjacency, calibration.steps)
+    return replace(plan, tail_average=parameters.tail_average)
 
 
 def follow(links: Chain, ask: Callable[[int, Link], Answer]) -> tuple[Array, list[Link]]:
@@ -168,16 +203,16 @@ def spent(links: Sequence[Link], parameters: Parameters, delta: float, source: s
         one if one.mu is None else replace(one, mu=max(one.mu, link.mu))
         for one, link in zip(stated, links, strict=True)
     ]
-    models = len(links) - 2
+    descents = [at for at, link in enumerate(links) if link.part == "descent"]
     return replace(
         compose(*charged),
         section="8",
         assumptions=(
             *links[0].plan.certificate.because,
             f"second moments released with {parameters.moment_share:.2g} of the budget",
-            *stated[-1].assumptions,
+            *stated[descents[-1]].assumptions,
             *(("its terms in the second moments are 0 as well",) if parameters.adjacency == "zero-out" else ()),
-            *((f"one budget for {models} models, split equally",) if models > 1 else ()),
+            *((f"one budget for {len(descents)} models, split equally",) if len(descents) > 1 else ()),
         ),
         source=source,
     )
@@ -205,7 +240,7 @@ def train(
         In the order of the problem's rows.
     """
     source = source_for(seed)
-    look_once = lru_cache(maxsize=1)(lambda look: look(problem.rows))
+    look_once = lru_cache(maxsize=2)(lambda look: look(problem.rows))
 
     def ask(place: int, link: Link) -> Answer:
         rows = look_once(link.look)
@@ -214,7 +249,7 @@ def train(
         facts = link.plan.facts
         assert facts is not None  # plans of a chain have them
         bound = link.plan.on(Problem.from_facts(facts).with_rows(rows))
-        result = bound.run(seed=_seed_of(seed, place), progress=progress and link.model is not None)
+        result = bound.run(seed=_seed_of(seed, place), progress=progress and link.part == "descent")
         if result.status != "finished":
             raise KeyboardInterrupt
         return Answer(result.model, link.plan.operator.release(result.state.public))
@@ -226,7 +261,8 @@ def train(
     guarantee = spent(passed, plan, delta, source.describe())
     if problem.word_of_store is not None:
         guarantee = replace(guarantee, assumptions=(*guarantee.assumptions, problem.word_of_store))
-    return Trained(models, guarantee, passes=sum(link.plan.steps for link in passed))
+    steps = sum(link.plan.steps for link in passed if link.part == "descent")
+    return Trained(models, guarantee, steps, passes=sum(link.plan.steps for link in passed))
 
 
 def _priced(operator: Operator, facts: Facts, mu: float, adjacency: Adjacency, steps: int = 1) -> Plan:

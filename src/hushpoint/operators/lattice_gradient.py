@@ -66,9 +66,11 @@ class GradientGrid:
         return GradientGrid(rows, bits - longest - rows.exponent)
 
     @staticmethod
-    def turned(facts: Facts, row_norm: float, constant: float, weights: Array) -> GradientGrid:
+    def turned(
+        facts: Facts, row_norm: float, constant: float, weights: Array, column: Array | None = None
+    ) -> GradientGrid:
         """The grid for rows of a norm, with a constant, seen through a matrix, where slopes are about 1."""
-        rows, turn = RowGrid.of(row_norm, constant), Turn.of(weights)
+        rows, turn = RowGrid.of(row_norm, constant), Turn.of(weights, column)
         bits = min(_TURNED_BITS, _MOST_BITS - math.ceil(math.log2(facts.items)))
         # Dividing the sum keeps it within 64 bits after the turn too.
         fine = rows.exponent + bits - BITS - _BEYOND_ONE + turn.exponent
@@ -144,7 +146,7 @@ class LatticeGradient(Operator):
         kick: Array | None,
         multiplicity: Array | None,
     ) -> tuple[Array, Any]:
-        point = z if self.grid.turn is None else _seen(self.grid.turn, z)
+        point = z if self.grid.turn is None else self.grid.turn.back(z)
         return block, data.take(chosen).once(self._sums).at(point)
 
     def _sums(self, rows: Rows) -> Sums:
@@ -181,14 +183,6 @@ class LatticeGradient(Operator):
         table = {whom: round_sum(moved, slack) for whom, moved in plain.sensitivity.items()}
         missing = (*plain.missing, "rounding to a lattice is no contraction")
         return replace(plain, sensitivity=table, missing=missing)
-
-
-def _seen(turn: Turn, z: Array) -> Array:
-    """The point whose inner products with rows are those of z with the rows seen through a matrix."""
-    from hushpoint._fixed import product
-
-    scaled = turn.matrix * z if turn.diagonal else product(turn.matrix.T, z)
-    return np.asarray(np.ldexp(scaled, -turn.exponent))
 
 
 def times_counted(facts: Facts) -> float | Array:

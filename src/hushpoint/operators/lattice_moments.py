@@ -1,4 +1,4 @@
-"""Means over items on a lattice, asked for once: second moments and squared lengths of rows of whole numbers."""
+"""Means over items on a lattice, asked for once: of rows of whole numbers, their second moments and squared lengths."""
 
 from __future__ import annotations
 
@@ -33,25 +33,50 @@ _ON_DIAGONAL, _OFF_DIAGONAL = 29, 41
 
 @dataclass(frozen=True)
 class MeanGrid:
-    """Rows on a grid, divided by ``2^coarse``; a user's rows weigh ``floor(2^shares/rows)`` each."""
+    """Rows on a grid, divided by ``2^coarse``; a user's rows weigh ``floor(2^shares/rows)`` each.
+
+    ``degree`` is how many entries of a row are multiplied with each other.
+    """
 
     rows: RowGrid
     coarse: int
     shares: int
+    degree: int
 
     @staticmethod
-    def of(facts: Facts, constant: float, factor_bits: int) -> MeanGrid:
-        """The finest grid with which sums of products of two entries, times a factor, fit into 64 bits."""
+    def of(facts: Facts, constant: float, factor_bits: int, degree: int = 2) -> MeanGrid:
+        """The finest grid with which sums of products of entries, times a factor, fit into 64 bits."""
         if facts.row_norm is None:
             raise ValueError("row_norm is not declared. Pass row_norm=R.")
         room = _MOST_BITS - factor_bits - math.ceil(math.log2(facts.items))
         shares = 0 if facts.rows_per_item is None else min(max(room - 26, 12), _SHARE_BITS)
-        return MeanGrid(RowGrid.of(facts.row_norm, constant), BITS - min(BITS, (room - shares) // 2), shares)
+        coarse = BITS - min(BITS, (room - shares) // degree)
+        return MeanGrid(RowGrid.of(facts.row_norm, constant), coarse, shares, degree)
 
     @property
     def exponent(self) -> int:
-        """Products of two entries are counted in steps of ``2^-exponent``."""
-        return 2 * (self.rows.exponent - self.coarse) + self.shares
+        """Products of entries are counted in steps of ``2^-exponent``."""
+        return self.degree * (self.rows.exponent - self.coarse) + self.shares
+
+    def chunks(self, shares: NDArray[np.int64]) -> list[slice]:
+        """Rows whose sums are exact: a share times a product of entries stays below 2^53 in all."""
+        most = _EXACT >> (self.degree * (BITS - self.coarse) + 1)
+        summed = np.cumsum(shares)
+        edges, start = [0], 0
+        while start < len(shares):
+            reached = int(np.searchsorted(summed, (summed[start - 1] if start else 0) + most, side="right"))
+            start = min(max(reached, start + 1), start + _CHUNK, len(shares))
+            edges.append(start)
+        return [slice(first, last) for first, last in pairwise(edges)]
+
+    def part(self, store: Any, place: slice) -> Any:
+        """Some rows, divided, as an array or a matrix."""
+        part = store.take(place)
+        if isinstance(part, SparseRows):
+            matrix = part.matrix  # an object of its own: its entries are replaced, and never written to
+            matrix.data = np.trunc(np.ldexp(matrix.data, -self.coarse))
+            return matrix
+        return np.trunc(np.ldexp(part[:], -self.coarse)) if self.coarse else part[:]
 
 
 class LatticeMean(Operator):
@@ -118,7 +143,7 @@ class LatticeMean(Operator):
         """The square of how far one item moves the sum of the messages before it is cut."""
 
     def certificate(self, relaxation: float) -> Certificate:
-        if type(self) not in (LatticeMoments, LatticeMeanSquare):
+        if type(self) not in (LatticeMeans, LatticeMoments, LatticeMeanSquare):
             return super().certificate(relaxation)
         units = ("user", "record") if self.facts.unit == "record" else ("user",)
         slack = cut_slack(self.message_size, self.unit) if self.shift else 0.0
@@ -127,6 +152,29 @@ class LatticeMean(Operator):
         table = {(unit, adjacency): bound for unit in units for adjacency, bound in bounds.items()}
         because = (f"rows scaled to norm <= {self.facts.row_norm:g}",)
         return Certificate(None, table, because=because, theorem=Theorem("8", "sum"))
+
+
+class LatticeMeans(LatticeMean):
+    """The mean of the rows, in whole numbers.
+
+    Promises: with Q the largest squared length of a row and ``2^k`` what the shares of a user add up to at most, one
+    item moves the sum by at most ``2^k sqrt(Q)`` (zero-out), or twice that (replace-one).
+    """
+
+    name = "means on a lattice"
+
+    def __init__(self, facts: Facts, constant: float = 0.0) -> None:
+        super().__init__(facts, facts.width, MeanGrid.of(facts, constant, 1, degree=1))
+
+    def total(self, rows: Rows, shares: NDArray[np.int64]) -> NDArray[np.int64]:
+        found = np.zeros(rows.store.width, dtype=np.int64)
+        for place in self.grid.chunks(shares):
+            found += _whole(self.grid.part(rows.store, place).T @ shares[place].astype(np.float64))
+        return found
+
+    def moved(self, adjacency: str) -> Fraction:
+        longest = Fraction(self.grid.rows.most, 1 << (2 * self.grid.coarse))
+        return (1 if adjacency == "zero-out" else 4) * longest * (1 << self.grid.shares) ** 2
 
 
 class LatticeMoments(LatticeMean):
@@ -159,8 +207,8 @@ class LatticeMoments(LatticeMean):
         width, constant = rows.store.width, self._whole_constant if not self.diagonal else 0
         squares = np.zeros(width if self.diagonal else (width, width), dtype=np.int64)
         means = np.zeros(width, dtype=np.int64)
-        for place in self._chunks(shares):
-            part, weights = self._part(rows.store, place), shares[place].astype(np.float64)
+        for place in self.grid.chunks(shares):
+            part, weights = self.grid.part(rows.store, place), shares[place].astype(np.float64)
             squares += _whole(_diagonal(part, weights) if self.diagonal else _products(part, weights))
             if constant:
                 means += _whole(part.T @ weights)
@@ -169,26 +217,6 @@ class LatticeMoments(LatticeMean):
         if constant:
             squares = np.block([[squares, constant * means[:, None]], [np.zeros((1, width + 1), dtype=np.int64)]])
         return (self._factors * squares[self._above])[: self.message_size]  # the public entry, if any, is the last
-
-    def _chunks(self, shares: NDArray[np.int64]) -> list[slice]:
-        """Rows whose sums are exact: a share times a product of two entries stays below 2^53 in all."""
-        most = _EXACT >> (2 * (BITS - self.grid.coarse) + 1)
-        summed = np.cumsum(shares)
-        edges, start = [0], 0
-        while start < len(shares):
-            reached = int(np.searchsorted(summed, (summed[start - 1] if start else 0) + most, side="right"))
-            start = min(max(reached, start + 1), start + _CHUNK, len(shares))
-            edges.append(start)
-        return [slice(first, last) for first, last in pairwise(edges)]
-
-    def _part(self, store: Any, place: slice) -> Any:
-        """Some rows on the coarser grid, as an array or a matrix."""
-        part = store.take(place)
-        if isinstance(part, SparseRows):
-            matrix = part.matrix  # an object of its own: its entries are replaced, and never written to
-            matrix.data = np.trunc(np.ldexp(matrix.data, -self.grid.coarse))
-            return matrix
-        return np.trunc(np.ldexp(part[:], -self.grid.coarse)) if self.grid.coarse else part[:]
 
     def matrix(self, released: Array) -> Array:
         """The symmetric matrix, or its diagonal, that a released vector stands for."""

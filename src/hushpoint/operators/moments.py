@@ -1,4 +1,4 @@
-"""Means over items, asked for once: second moments of the features, and their squared length."""
+"""Means over items, asked for once: of the rows, of their second moments, and of their squared length."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ class MeanOfRows(Operator):
 
     def certificate(self, relaxation: float) -> Certificate:
         norm = self.facts.row_norm
-        if type(self) not in (SecondMoments, MeanSquare):
+        if type(self) not in (Means, SecondMoments, MeanSquare):
             return super().certificate(relaxation)
         if norm is None:
             return Certificate(None, missing=("row_norm is not declared. Pass row_norm=R.",))
@@ -71,6 +71,24 @@ class MeanOfRows(Operator):
     @abstractmethod
     def moved(self, row_norm: float, adjacency: str) -> float:
         """How far one item moves the sum of the messages."""
+
+
+class Means(MeanOfRows):
+    """The mean of the rows.
+
+    Promises: one item moves the sum by at most ``row_norm`` (zero-out), or twice that (replace-one).
+    """
+
+    name = "means"
+
+    def __init__(self, facts: Facts) -> None:
+        super().__init__(facts, facts.width)
+
+    def total(self, rows: Rows, row_weights: Array) -> Array:
+        return rows.store.pull(row_weights)
+
+    def moved(self, row_norm: float, adjacency: str) -> float:
+        return row_norm if adjacency == "zero-out" else 2 * row_norm
 
 
 class SecondMoments(MeanOfRows):

@@ -12,7 +12,10 @@ from hushpoint.rows.store import CHUNK, Store
 
 
 class Mapped(Store):
-    """The rows ``[X, constant] W`` without forming them: two products with X in place of one with a dense copy."""
+    """The rows ``[X, constant] W`` without forming them: two products with X in place of one with a dense copy.
+
+    Where the metric has a centre, that is taken off the rows of X first.
+    """
 
     whole = True
 
@@ -25,6 +28,8 @@ class Mapped(Store):
 
     def take(self, index: Any) -> ArrayRows:
         rows = self.store[index]
+        if self.metric.centre is not None:
+            rows = rows - self.metric.centre
         if self.constant:
             rows = np.column_stack([rows, np.full(len(rows), self.constant)])
         return ArrayRows(self._turned(rows.T).T)
@@ -33,12 +38,17 @@ class Mapped(Store):
         turned = self._turned(points)
         if not self.constant:
             return self.store @ turned
-        return np.asarray(self.store @ turned[:-1] + self.constant * turned[-1])
+        return np.asarray(self.store @ turned[:-1] + (self.constant * turned[-1] - self._at_centre(turned)))
+
+    def _at_centre(self, turned: Array) -> Any:
+        return 0.0 if self.metric.centre is None else self.metric.centre @ turned[:-1]
 
     def pull(self, weights: Array) -> Array:
-        total = self.store.pull(weights)
+        total, summed = self.store.pull(weights), weights.sum(axis=0)
+        if self.metric.centre is not None:
+            total = total - np.multiply.outer(self.metric.centre, summed)
         if self.constant:
-            total = np.concatenate([total, self.constant * weights.sum(axis=0)[None]])
+            total = np.concatenate([total, self.constant * summed[None]])
         return self._turned(total)
 
     def _turned(self, points: Array) -> Array:
@@ -52,9 +62,14 @@ class Mapped(Store):
         weights = self.metric.matrix
         rest = weights[-1] * self.constant if self.constant and self.metric.basis is not None else 0.0
         within = weights[: self.width - bool(self.constant)]
+        centre = None if self.metric.centre is None else self.metric.centre * within**2
         for place, part in self.store.chunks(CHUNK):
             if self.metric.basis is None:
                 length = part.squares() @ within**2
+                if centre is not None:
+                    # Where terms cancel, the error is one of the first and the last of them.
+                    last = float(centre @ self.metric.centre)
+                    length = np.maximum(length - 2 * (part @ centre) + last, 0.0) + 1e-12 * (length + last)
                 if self.constant:
                     length = length + (self.constant * weights[-1]) ** 2
             else:

@@ -1,0 +1,77 @@
+"""The last step of a training: scale and offset of a model's scores, two numbers that cost next to nothing.
+
+A model that stopped early is too small, one that is mostly noise too large, and either way its offset stands beside the
+wrong scores. Two numbers can be learned with a budget with which a model cannot.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from hushpoint._fixed import product, sparse_product
+from hushpoint._types import Array
+from hushpoint.estimators.metric import Metric
+from hushpoint.estimators.planner import Parameters
+from hushpoint.problem import Facts
+from hushpoint.regularizers import Zero
+from hushpoint.rows import ArrayRows, Rows, SparseRows, bounded_rows
+
+_CAP = 2.0  # scores, in deviations, beyond which all count alike
+_STEPS = 20
+_SHORTER = 2.5  # with scores at the cap throughout, the largest second moment is 5
+
+
+@dataclass(frozen=True, eq=False)
+class Calibration:
+    """A new fit of one column, ``(score - mean)/deviation`` cut at 2, and with an intercept a column of ones.
+
+    ``mean`` and ``deviation`` are what the released moments say of the scores.
+    """
+
+    model: Array
+    mean: float
+    deviation: float
+    intercept: bool
+    step_size: float
+    clip: float
+    steps: int = _STEPS
+
+    @staticmethod
+    def of(model: Array, metric: Metric, constant: float, parameters: Parameters) -> Calibration:
+        mean, deviation = metric.expected_scores(model, constant)
+        if not (math.isfinite(mean) and 1e-100 < deviation < 1e100):  # no model to speak of
+            mean, deviation = 0.0, 1.0
+        # Nearly all of a row is two numbers of about 1, and its length sqrt(2).
+        clip = max(1.0, math.sqrt(2) * parameters.clip) if parameters.signal > 1 else 0.7
+        step_size = parameters.largest_step / _SHORTER
+        return Calibration(model, mean, deviation, bool(constant), step_size, clip)
+
+    def facts(self, facts: Facts) -> Facts:
+        """What is public of the scores as rows."""
+        longest = math.hypot(_CAP, 1.0) if self.intercept else _CAP
+        return replace(
+            facts, features=1 + self.intercept, regularizer=Zero(), row_norm=longest, clip=self.clip
+        )
+
+    def look(self, facts: Facts, rows: Rows) -> Rows:
+        """Scores of rows, each to the bit a function of its own row and of public numbers."""
+        scores = np.empty(len(rows))
+        coefficients = self.model[: rows.store.width]
+        for place, part in rows.store.chunks():
+            sparse = isinstance(part, SparseRows)
+            scores[place] = sparse_product(part.matrix, coefficients) if sparse else product(part[:], coefficients)
+        offset = (self.model[-1] if self.intercept else 0.0) - self.mean
+        scores = np.clip((scores + offset) / self.deviation, -_CAP, _CAP)
+        table = np.column_stack([scores, np.ones(len(scores))]) if self.intercept else scores[:, None]
+        return bounded_rows(facts, ArrayRows(table), rows.targets, rows.offsets)
+
+    def applied(self, found: Array) -> Array:
+        """The model with its new scale and offset; a scale below 0 would be noise."""
+        scale = max(float(found[0]), 0.0) / self.deviation
+        model = scale * self.model
+        if self.intercept:
+            model[-1] += found[1] - scale * self.mean
+        return model
