@@ -12,6 +12,7 @@ _estimators = partial(Mutant, room="estimators", tests=("tests/privacy/test_trai
 _select = partial(Mutant, room="select", tests=("tests/test_private_select.py",))
 _preprocessing = partial(Mutant, room="preprocessing", tests=("tests/test_preprocessing.py",))
 _errors = partial(Mutant, room="errors", tests=("tests/test_quoted_entries.py",))
+_scores = partial(Mutant, room="tables", tests=("tests/test_evaluation.py",))
 _tables = partial(Mutant, room="tables", tests=("tests/test_tables.py", "tests/test_tabular_commands.py"))
 
 BUGS = [
@@ -338,5 +339,54 @@ BUGS = [
         old='"rows": items if users is None else None,',
         new='"rows": len(y),',
         why="a published file tells how many rows users have",
+    ),
+    _scores(
+        name="table-score-spends-all-twice",
+        file=f"{_HERE}/tables/noisy_figures.py",
+        old="math.sqrt(share) * mu, source, place",
+        new="mu, source, place",
+        why="each of the released numbers has noise for the whole budget",
+    ),
+    _scores(
+        name="table-score-share-not-of-the-square",
+        file=f"{_HERE}/tables/noisy_figures.py",
+        old="CLASS_SHARES = (0.75, 0.25)",
+        new="CLASS_SHARES = (0.9, 0.25)",
+        why="shares of mu squared that add up to more than 1",
+    ),
+    _scores(
+        name="table-scores-share-one-noise",
+        file=f"{_HERE}/tables/noisy_figures.py",
+        old='"table-score", [0], place, 1, scale',
+        new='"table-score", [0], 0, 1, scale',
+        why="one noise for two numbers: a combination of them has none",
+    ),
+    _scores(
+        name="table-score-of-rows-and-not-of-users",
+        file=f"{_HERE}/tables/outcomes.py",
+        old="np.bincount(items))",
+        new="np.ones(items.max() + 1, dtype=np.int64))",
+        why="a user with many rows moves a sum further than the noise is for",
+    ),
+    _scores(
+        name="table-score-from-a-product-of-matrices",
+        file=f"{_HERE}/tables/model_file.py",
+        old="[product(rows, model) for model in models]",
+        new="[rows @ model for model in models]",
+        why="one person's row changes the last bits of other people's answers",
+    ),
+    _scores(
+        name="table-score-counts-rows-of-users-aloud",
+        file=f"{_HERE}/tables/evaluation.py",
+        old="    items = len(seen.counts)\n",
+        new="    items = len(seen.items)\n",
+        why="a published score tells how many rows users have",
+    ),
+    _scores(
+        name="table-score-delta-without-noise",
+        file=f"{_HERE}/tables/evaluation.py",
+        old='(("delta", delta), ("adjacency", adjacency), ("seed", seed))',
+        new='(("adjacency", adjacency), ("seed", seed))',
+        why="who asks for a delta gets an exact figure",
     ),
 ]

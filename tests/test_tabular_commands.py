@@ -1,4 +1,4 @@
-"""hushpoint schema, fit and predict, as a user types them: from a table to predictions, and what may go wrong."""
+"""hushpoint schema, fit, predict and evaluate, as a user types them: the whole way, and what may go wrong."""
 
 import csv
 import io
@@ -18,7 +18,7 @@ import typer
 from typer.testing import CliRunner
 
 from hushpoint import cli, report
-from hushpoint.commands import tabular
+from hushpoint.commands import evaluation, tabular
 from hushpoint.preprocessing import TableEncoder
 from hushpoint.schema import LEAVE_OUT, ONLY_IF_PUBLIC
 from hushpoint.tables import Boolean, Number, Schema, draft_schema, fit_model, load_model, model_file
@@ -74,7 +74,7 @@ def people(seed=0, rows=ROWS):
 @pytest.fixture(scope="module")
 def app():
     made = typer.Typer()
-    for command in (tabular.schema, tabular.fit, tabular.predict):
+    for command in (tabular.schema, tabular.fit, tabular.predict, evaluation.evaluate):
         made.command()(cli._plainly(command))
     return made
 
@@ -206,6 +206,51 @@ def test_coarse_ranges_are_learned_within_the_budget(run, tmp_path):
     by_user = json.loads(run(f"{again} --groups person --delta 1e-6 --adjacency zero-out --json").stdout)["guarantee"]
     assert (by_user["unit"], by_user["adjacency"], by_user["delta"]) == ("user", "zero-out", 1e-6)
     assert by_user["epsilon"] <= 50
+
+
+def test_how_good_a_model_is_and_whose_privacy_that_concerns(run):
+    # catches: an exact score that looks like a release; a score for one row given to people with three
+    run(STRONG)
+    model, new = load_model("m.json"), people(1, 300)
+    hits = model.predict(new) == new["ill"].to_numpy()
+    told = " ".join(run("evaluate m.json new.csv").stdout.split())
+    assert f"logistic model of 'ill' on new.csv: 300 rows. accuracy {hits.mean():.4f} accuracy of always" in told
+    assert "exact figures about the rows of new.csv: share them only if those people's data may be shared" in told
+    assert "epsilon =" not in told
+    noisy = " ".join(run("evaluate m.json new.csv --epsilon 5 --groups person").stdout.split())
+    assert "on new.csv: 100 users, each counted once" in noisy
+    assert "300" not in noisy
+    assert "for one user (replace-one)" in noisy
+    assert "delta was not given: it is the number of users to the power -1.1" in noisy
+    assert "exact figures" not in noisy
+    record = json.loads(run("evaluate m.json new.csv --epsilon 5 --delta 1e-4 --adjacency zero-out --json").stdout)
+    assert (record["guarantee"]["delta"], record["guarantee"]["adjacency"]) == (1e-4, "zero-out")
+    assert record["guarantee"]["epsilon"] <= 5
+    score = record["figures"]["accuracy"]
+    assert abs(score["value"] - hits.mean()) < 6 * score["noise_std"]
+    assert (record["file"], record["rows"], list(record["figures"])) == (
+        "m.json", 300, ["accuracy", "baseline_accuracy"],
+    )  # fmt: skip
+    exact = json.loads(run("evaluate m.json new.csv --json").stdout)
+    assert exact["guarantee"] is None
+    assert "share them only if" in exact["privacy"]
+
+
+def test_a_score_is_refused_by_name(run):
+    # catches: a traceback, a message with an entry (checked in every run), a score of the first part of a table
+    run(STRONG)
+    assert "delta is 1e-06 and epsilon is not given" in error_of(run("evaluate m.json new.csv --delta 1e-6", code=2))
+    assert "delta is 0.1 and there are 300 records" in error_of(
+        run("evaluate m.json new.csv --epsilon 1 --delta 0.1", code=2)
+    )
+    assert "model 'no.json' cannot be read" in error_of(run("evaluate no.json new.csv", code=2))
+    assert "there is no file 'no.csv'" in error_of(run("evaluate m.json no.csv", code=2))
+    changed("ill", SECRET, row=299)(people(1, 300)).to_csv("new.csv", index=False)
+    for line in ("evaluate m.json new.csv", "evaluate m.json new.csv --epsilon 1"):
+        assert "target 'ill' has missing cells or classes" in error_of(run(line, code=2))
+    people(1, 300).drop(columns="ill").to_csv("new.csv", index=False)
+    assert "the table lacks 'ill'. To be scored it needs" in error_of(run("evaluate m.json new.csv", code=2))
+    assert "Example: hushpoint evaluate" in run("evaluate --help").stdout
 
 
 # --- what is in a model and what is not ------------------------------------------------------------------------------
@@ -404,8 +449,8 @@ def test_the_how_to_page_is_true(run):
     make, use = re.findall(r"^```python\n(.*?)^```", page, flags=re.MULTILINE | re.DOTALL)
     exec(compile(make, "docs/howto-tables.md", "exec"), {})
     commands = re.findall(r"^\$ hushpoint (.*)$", page, flags=re.MULTILINE)
-    assert [line.split()[0] for line in commands] == ["schema", "fit", "fit", "predict", "predict"]
-    draft, refused, fit, predict, odd = commands
+    assert [line.split()[0] for line in commands] == ["schema", "fit", "fit", "predict", "predict", *["evaluate"] * 2]
+    draft, refused, fit, predict, odd, exact, noisy = commands
     assert run(draft).stdout in page
     assert run(refused, code=2).stderr in page
     part, whole = re.findall(r"^```toml\n(.*?)^```", page, flags=re.MULTILINE | re.DOTALL)
@@ -417,6 +462,8 @@ def test_the_how_to_page_is_true(run):
     assert len(run(predict).stdout.splitlines()) == 4
     Path("odd.csv").write_text(Path("new.csv").read_text().replace("east", "elsewhere"))
     assert run(odd, code=2).stderr in page
+    assert "share them only if those" in run(exact).stdout
+    assert "for one user (replace-one)" in " ".join(run(noisy).stdout.split())
     exec(compile(use, "docs/howto-tables.md", "exec"), {})
 
 
@@ -613,6 +660,7 @@ def shell(line, stdout):
 
 
 PRINTING = [f"{FIT} --force", f"{FIT} --force --json", "predict old.json new.csv", "schema data.csv", "--version"]
+PRINTING += ["evaluate old.json new.csv"]
 
 
 @pytest.mark.parametrize("line", PRINTING)

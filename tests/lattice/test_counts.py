@@ -278,11 +278,11 @@ def test_a_score_has_noise_of_the_calibrated_size(factor, passes):
 def test_a_score_with_little_to_spend_is_coarser_and_still_pays():
     # catches: noise wider than what is drawn exactly, or cut to it
     for mu in (1e-12, 1e-9, 1e-5, 0.1, 100.0):
-        bits, scale = merits._finest(mu)
+        bits, scale = merits.finest(mu)
         assert scale <= WIDEST
         assert 4**bits <= Fraction(mu) ** 2 * scale**2
     with pytest.raises(ValueError, match="larger epsilon"):
-        merits._finest(1e-13)
+        merits.finest(1e-13)
 
 
 # --- predictions

@@ -6,7 +6,7 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,8 +16,11 @@ from hushpoint._files import written_whole
 from hushpoint._types import Array
 from hushpoint._version import __version__
 from hushpoint.labels import probabilities
-from hushpoint.privacy.guarantee import Guarantee
+from hushpoint.privacy.guarantee import Adjacency, Guarantee
 from hushpoint.schema import Number, Schema
+
+if TYPE_CHECKING:
+    from hushpoint.tables.evaluation import Evaluation
 
 FORMAT = "hushpoint table model"
 FORMAT_VERSION = 2
@@ -109,7 +112,10 @@ class TableModel:
 
     def predict(self, table: Any) -> NDArray[Any]:
         """Classes, or numbers inside the declared range, from a data frame or a dictionary of columns."""
-        scores = self.decision_function(table)
+        return self.answers(self.decision_function(table))
+
+    def answers(self, scores: Array) -> NDArray[Any]:
+        """What ``predict`` makes of the scores of a decision function."""
         if self.classes is None:
             declared = self.schema.target_column
             assert isinstance(declared, Number)
@@ -125,6 +131,57 @@ class TableModel:
         if self.kind != "logistic":
             raise ValueError(f"a {self.kind} model has no probabilities. Train a logistic one.")
         return probabilities(self.decision_function(table))
+
+    def decision_alone(self, table: Any) -> Array:
+        """``decision_function``, each number to the bit a function of its row and of the model.
+
+        A product of matrices is not: it sums in an order that depends on which other rows there are. Noisy scores are
+        made of these (docs/privacy.md, section 11).
+        """
+        from hushpoint._fixed import product
+        from hushpoint.rows.reading import scaled_to
+
+        rows = self._encoder(row_norm=None).transform(table)
+        rows = scaled_to(rows, self.encoding.get("row_norm"))
+        models = np.atleast_2d(self.coefficients)
+        scores = np.column_stack([product(rows, model) for model in models]) + self.intercept
+        return np.asarray(scores[:, 0] if scores.shape[1] == 1 else scores)
+
+    def score(
+        self,
+        data: Any,
+        *,
+        epsilon: float | None = None,
+        delta: float | None = None,
+        groups: str | None = None,
+        adjacency: Adjacency | None = None,
+        seed: int | None = None,
+    ) -> Evaluation:
+        """How good the model is on a table with the target column: exactly, or with noise and a guarantee.
+
+        Accuracy, or R2 and the root mean squared error, beside what a constant answer would have. With users each
+        counts once, by the mean over their rows.
+
+        Guarantee: with ``epsilon``, that of the result, for one row of this table, or one user. Without, none: the
+        figures are exact and as private as the table.
+
+        Parameters
+        ----------
+        data : path, data frame or dictionary of columns
+            Rows with the declared features, the target, and the groups column if the schema has one.
+        epsilon : float, optional
+            What the figures may spend. None: no noise.
+        delta : float, optional
+            Default: ``n**-1.1``, n the number of rows, or of users. 1/n or more is refused.
+        groups : str, optional
+            The column that says whose row it is, where it is not that of the schema.
+        adjacency : {"replace-one", "zero-out"}, optional
+        seed : int, optional
+            None draws noise from the operating system; an integer is for experiments.
+        """
+        from hushpoint.tables.evaluation import evaluate
+
+        return evaluate(self, data, epsilon, delta, groups, adjacency, seed)
 
     def to_dict(self) -> dict[str, Any]:
         """The model as JSON can hold it."""
@@ -149,10 +206,10 @@ class TableModel:
             json.dump(self.to_dict(), text, indent=2, ensure_ascii=False, allow_nan=False)
             text.write("\n")
 
-    def _encoder(self) -> Any:
+    def _encoder(self, **changed: Any) -> Any:
         from hushpoint.preprocessing import TableEncoder
 
-        return TableEncoder(self.schema, **self.encoding).fit()
+        return TableEncoder(self.schema, **{**self.encoding, **changed}).fit()
 
 
 def estimator_class(kind: str) -> Any:

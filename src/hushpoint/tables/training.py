@@ -131,7 +131,7 @@ def _gathered(data: Any, schema: Schema, take: Callable[[Any], Any]) -> tuple[li
         require_declared(schema, chunk)
         taken.append(take(chunk))
         if schema.groups is not None:
-            users.append(_users(schema, chunk))
+            users.append(users_of(schema.groups, schema, chunk))
     return taken, np.concatenate(users) if users else None
 
 
@@ -186,7 +186,7 @@ def declared_targets(schema: Schema, table: Any) -> NDArray[Any]:
     if isinstance(column, Number):
         values = cells.numbers(given, schema.missing_values, schema.target)
         if np.isnan(values).any():
-            raise ValueError(f"{who} has missing cells, which cannot be learned from: {LEAVE_OUT}")
+            raise ValueError(f"{who} has missing cells, which teach and judge nothing: {LEAVE_OUT}")
         return np.clip(values, column.low, column.high)
     assert isinstance(column, (Boolean, Category))
     if isinstance(column, Category):
@@ -200,11 +200,11 @@ def declared_targets(schema: Schema, table: Any) -> NDArray[Any]:
     return np.array(schema.classes)[codes]
 
 
-def _users(schema: Schema, table: Any) -> NDArray[Any]:
-    assert schema.groups is not None
-    column = cells.column_of(table, schema.groups)
+def users_of(groups: str, schema: Schema, table: Any) -> NDArray[Any]:
+    """Whose row each one is, by the column that says so."""
+    column = cells.column_of(table, groups)
     if cells.missing(column, schema.missing_values).any():
-        raise ValueError(f"groups column {schema.groups!r} has missing cells. Give every row a user.")
+        raise ValueError(f"groups column {groups!r} has missing cells. Give every row a user.")
     return np.array(cells.texts(column))
 
 
