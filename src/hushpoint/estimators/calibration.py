@@ -52,17 +52,17 @@ class Calibration:
     def facts(self, facts: Facts) -> Facts:
         """What is public of the scores as rows."""
         longest = math.hypot(_CAP, 1.0) if self.intercept else _CAP
-        return replace(
-            facts, features=1 + self.intercept, regularizer=Zero(), row_norm=longest, clip=self.clip
-        )
+        return replace(facts, features=1 + self.intercept, regularizer=Zero(), row_norm=longest, clip=self.clip)
 
     def look(self, facts: Facts, rows: Rows) -> Rows:
         """Scores of rows, each to the bit a function of its own row and of public numbers."""
         scores = np.empty(len(rows))
         coefficients = self.model[: rows.store.width]
         for place, part in rows.store.chunks():
-            sparse = isinstance(part, SparseRows)
-            scores[place] = sparse_product(part.matrix, coefficients) if sparse else product(part[:], coefficients)
+            if isinstance(part, SparseRows):
+                scores[place] = sparse_product(part.matrix, coefficients)
+            else:
+                scores[place] = product(part[:], coefficients)
         offset = (self.model[-1] if self.intercept else 0.0) - self.mean
         scores = np.clip((scores + offset) / self.deviation, -_CAP, _CAP)
         table = np.column_stack([scores, np.ones(len(scores))]) if self.intercept else scores[:, None]

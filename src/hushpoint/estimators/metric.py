@@ -24,8 +24,8 @@ _LEAST_LENGTH = 1 / 30  # mean square of the rows, in units of row_norm^2, below
 class Moments:
     """Noisy mean of ``a a'`` over the rows (or of its diagonal), and noisy mean of ``|a|^2``, constant included.
 
-    ``noise_std`` is that of an entry of the diagonal, ``length_noise`` that of the mean square. ``centre`` holds what is
-    taken off the rows before they are mapped, and ``centre_noise`` its noise; the matrix is still that of the rows.
+    ``noise_std`` is that of an entry of the diagonal, ``length_noise`` that of the mean square. ``centre`` holds what
+    is taken off the rows before they are mapped, and ``centre_noise`` its noise; the matrix is still that of the rows.
     """
 
     matrix: Array
@@ -194,7 +194,7 @@ def _curvature(plan: Parameters, size: float, hidden: _Hidden, ridge: float, lar
     """
     if plan.metric == "full":
         return max(1.0, plan.caution * hidden.most / (hidden.each + ridge) / largest)
-    return max(1.0, plan.caution * size**plan.crowding)
+    return float(max(1.0, plan.caution * size**plan.crowding))
 
 
 def _grouped(seconds: Array) -> tuple[Array, Array]:

@@ -126,7 +126,9 @@ class Parameters:
         share = "" if whole is None else f", a share of epsilon = {whole.epsilon:g} at delta = {whole.delta:g} in all"
         strong = "little" if self.strength < 5 else "some" if self.strength < 50 else "much"
         centred = f"{self.mean_share:.1%} buys the features' means, which are taken off; " if self.mean_share else ""
-        tail = f"{self.calibration_share:.1%} sets the model's scale and offset at the end; " * bool(self.calibration_share)
+        tail = f"{self.calibration_share:.1%} sets the model's scale and offset at the end; " * bool(
+            self.calibration_share
+        )
         return (
             f"{self.steps} or more noisy gradient steps on {self.items} items and {self.width} coefficients, averaged over the "
             f"last {self.tail_average:.0%}. The budget is mu = {self.mu:.4g} ({self.adjacency}){share}; n mu / p = "

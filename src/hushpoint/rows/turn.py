@@ -69,7 +69,7 @@ class Turn:
     def _lengths(self, part: Store, constant: int) -> Array:
         from hushpoint._fixed import product, sparse_product, sparse_squared_lengths, squared_lengths
 
-        width, slack = part.width, 0.0
+        width = part.width
         if not self.diagonal:
             turned = part @ self.matrix[:, :width].T  # exact, in any order
             if constant:
@@ -77,9 +77,9 @@ class Turn:
             found, last = squared_lengths(turned), 0.0
         else:
             last = float(constant * self.matrix[width]) if constant else 0.0
-            stored_sparse = isinstance(part, (SparseRows, IntegerRows))
-            if stored_sparse:
-                found = sparse_squared_lengths(part.matrix, self.matrix)
+            sparse = part.matrix if isinstance(part, (SparseRows, IntegerRows)) else None
+            if sparse is not None:
+                found = sparse_squared_lengths(sparse, self.matrix)
             else:
                 found = squared_lengths(part[:] * self.matrix[:width])
             if self.column is not None:
@@ -89,9 +89,9 @@ class Turn:
                 cross = 2 * moved * self.matrix[:width]
                 constant_part = float(squared_lengths(moved[None, :])[0])
                 slack = 2 * (width + 16) * 2.0**-52 * (found + constant_part)
-                found = found + (sparse_product(part.matrix, cross) if stored_sparse else product(part[:], cross))
-                found = np.maximum(found + constant_part, 0.0)
-        return np.asarray((found + slack + last * last) * (1 + (width + 8) * 2.0**-52))
+                found = found + (product(part[:], cross) if sparse is None else sparse_product(sparse, cross))
+                found = np.maximum(found + constant_part, 0.0) + slack
+        return np.asarray((found + last * last) * (1 + (width + 8) * 2.0**-52))
 
     def shifted(self, total: NDArray[np.int64], shift: int) -> NDArray[np.int64]:
         """``floor(matrix total / 2^shift)``, exactly; the answer must fit into 64 bits, which public bounds see to."""
