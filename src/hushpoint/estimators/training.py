@@ -55,8 +55,8 @@ Part = Literal["means", "second moments", "length", "descent", "calibration"]
 class Link:
     """One plan of a training: facts and no rows, and how whoever holds rows of the problem looks at them for it.
 
-    ``part`` says what it is for; ``mu`` is the share of the budget that the plan may cost. ``model`` says for which model it is, whose targets take
-    the place of the rows' own; None: for all of them.
+    ``part`` says what it is for; ``mu`` is the share of the budget that the plan may cost. ``model`` says for which
+    model it is, whose targets take the place of the rows' own; None: for all of them.
     """
 
     part: Part
@@ -165,19 +165,18 @@ def chain(
         share = parameters.calibration_mu / math.sqrt(models)
         for index in range(models):
             calibration = Calibration.of(found[index], metric, constant, parameters)
-            last = _calibration(calibration, facts, parameters, share, lattice)
-            answer = yield Link("calibration", last, share, partial(calibration.look, last.facts), index)
+            scores = calibration.facts(facts)
+            last = _calibration(calibration, scores, parameters, share, lattice)
+            answer = yield Link("calibration", last, share, partial(calibration.look, scores), index)
             found[index] = calibration.applied(answer.model)
     return found
 
 
-def _calibration(calibration: Calibration, facts: Facts, parameters: Parameters, share: float, lattice: bool) -> Plan:
+def _calibration(calibration: Calibration, scores: Facts, parameters: Parameters, share: float, lattice: bool) -> Plan:
     """A descent in the scale and the offset of a model's scores, which are one column of rows, or two."""
-    scores = calibration.facts(facts)
-    step = calibration.step_size
-    operator: Operator = Gradient(scores, step, facts.items)
+    operator: Operator = Gradient(scores, calibration.step_size, scores.items)
     if lattice:
-        operator = LatticeGradient(scores, step, facts.items, GradientGrid.of(scores))
+        operator = LatticeGradient(scores, calibration.step_size, scores.items, GradientGrid.of(scores))
     plan = _priced(operator, scores, share, parameters.adjacency, calibration.steps)
     return replace(plan, tail_average=parameters.tail_average)
 
