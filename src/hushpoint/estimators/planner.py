@@ -130,13 +130,13 @@ class Parameters:
         last = last if self.calibration_share else ""
         return (
             f"{self.steps} or more noisy gradient steps on {self.items} items and {self.width} coefficients, averaged "
-            f"over the last {self.tail_average:.0%}. The budget is mu = {self.mu:.4g} ({self.adjacency}){share}; n mu / "
-            f"p = {self.strength:.3g}, which buys {strong} detail. {self.moment_share:.1%} of it (in mu^2) goes into the "
-            f"means of {what}, from which the steps take their metric, so that features on different scales and "
-            f"correlated ones are learned at one pace; {self.length_share:.0%} into the typical length of a row; "
-            f"{centred}{last}the rest goes into the steps. Gradients are clipped at {self.clip:.2g} of that length. The "
-            "smaller the budget, the shorter the walk from zero: stopping early takes the place of a penalty, and no "
-            "grid search is needed."
+            f"over the last {self.tail_average:.0%}. The budget is mu = {self.mu:.4g} ({self.adjacency}){share}; "
+            f"n mu / p = {self.strength:.3g}, which buys {strong} detail. {self.moment_share:.1%} of it (in mu^2) goes "
+            f"into the means of {what}, from which the steps take their metric, so that features on different scales "
+            f"and correlated ones are learned at one pace; {self.length_share:.0%} into the typical length of a row; "
+            f"{centred}{last}the rest goes into the steps. Gradients are clipped at {self.clip:.2g} of that length. "
+            "The smaller the budget, the shorter the walk from zero: stopping early takes the place of a penalty, and "
+            "no grid search is needed."
         )
 
 
