@@ -45,7 +45,7 @@ class Calibration:
         if not (math.isfinite(mean) and 1e-100 < deviation < 1e100):  # no model to speak of
             mean, deviation = 0.0, 1.0
         # Nearly all of a row is two numbers of about 1, and its length sqrt(2).
-        clip = max(1.0, math.sqrt(2) * parameters.clip) if parameters.signal > 1 else 0.7
+        clip = math.sqrt(2) * (max(0.7, parameters.clip) if parameters.two_class else parameters.clip)
         step_size = parameters.largest_step / _SHORTER
         return Calibration(model, mean, deviation, bool(constant), step_size, clip)
 

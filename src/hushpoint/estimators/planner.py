@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any, Literal
 
 from hushpoint import losses
@@ -22,6 +22,7 @@ MetricKind = Literal["full", "diagonal"]
 _LARGEST_FULL = 1000
 _LENGTH_SHARE = 0.02
 _MEAN_SHARE = 0.035
+_MEASURING = 100.0  # n mu that suffices for mean and spread of a target, to a few hundredths of its range
 _CALIBRATING = 30.0  # n mu that suffices to calibrate: two numbers, to about a fifth
 _SPARE = 1 - 1e-9  # rounding must not carry the sum of the shares over the budget
 
@@ -43,6 +44,8 @@ class Parameters:
         ``n mu / p``: budget, people and model size in one number.
     metric : {"full", "diagonal"}
         Whether all second moments of the features are released, or only those of single features.
+    target_share : float
+        Share of ``mu^2`` that buys mean and mean square of a regression's target.
     mean_share, moment_share, length_share : float
         Shares of ``mu^2`` that buy the means of the features (with a diagonal metric: in a full one their direction is
         one like others), their second moments and the mean squared length of the rows.
@@ -57,6 +60,8 @@ class Parameters:
         The model is the mean over this last fraction of the steps.
     clip : float
         Bound on a row's gradient, in units of the typical row length in the metric.
+    spread_clip : float
+        A regression's clip in units of the spread of its target, if that is less.
     largest_step : float
         Largest step size where the largest second moment in the metric is 1.
     caution, crowding : float
@@ -75,6 +80,7 @@ class Parameters:
     adjacency: Adjacency
     strength: float
     metric: MetricKind
+    target_share: float
     mean_share: float
     moment_share: float
     length_share: float
@@ -83,12 +89,18 @@ class Parameters:
     steps: int
     tail_average: float
     clip: float
+    spread_clip: float
     largest_step: float
     caution: float
     crowding: float
     curvature: float
     signal: float
     share_of: Budget | None = None
+
+    @property
+    def target_mu(self) -> float:
+        """What mean and spread of the target may cost."""
+        return self.mu * math.sqrt(self.target_share)
 
     @property
     def mean_mu(self) -> float:
@@ -108,13 +120,22 @@ class Parameters:
     @property
     def descent_mu(self) -> float:
         """What all the noisy gradient steps together may cost."""
-        others = self.mean_share + self.moment_share + self.length_share + self.calibration_share
+        others = self.target_share + self.mean_share + self.moment_share + self.length_share + self.calibration_share
         return self.mu * math.sqrt(1 - others)
+
+    def for_targets(self, spread: float) -> Parameters:
+        """The same for targets of which it is known how far they spread."""
+        return replace(self, clip=min(self.clip, self.spread_clip * spread), signal=min(self.signal, 2 * spread**2))
 
     @property
     def calibration_mu(self) -> float:
         """What calibrating all models together may cost."""
         return self.mu * math.sqrt(self.calibration_share)
+
+    @property
+    def two_class(self) -> bool:
+        """Whether targets are classes."""
+        return self.target_share == 0
 
     def to_dict(self) -> dict[str, Any]:
         """The parameters as JSON can hold them."""
@@ -188,7 +209,8 @@ def plan_parameters(
         )
     width = features + bool(fit_intercept)
     mu *= _SPARE
-    strength = items * mu / width / clips_moved(chosen)
+    whole = items * mu / clips_moved(chosen)
+    strength = whole / width
     two_class = chosen_loss.labels == "two-class"
     full = width <= _LARGEST_FULL and penalty in (None, "l2")
     # These laws were fitted on generated problems (benchmarks/planner.py): conditioning from 1 to 10^4, 2 to 5000
@@ -202,15 +224,17 @@ def plan_parameters(
         adjacency=chosen,
         strength=strength,
         metric="full" if full else "diagonal",
+        target_share=0.0 if two_class else _between(0.01, (_MEASURING / whole) ** 2, 0.05),
         mean_share=0.0 if full or not fit_intercept else _MEAN_SHARE,
         moment_share=_between(0.01, strength / 200, 0.2),
         length_share=_LENGTH_SHARE,
-        calibration_share=_calibration_share(items * mu / clips_moved(chosen)) if penalty is None else 0.0,
+        calibration_share=_between(0.02, (_CALIBRATING / whole) ** 2, 0.15) if penalty is None else 0.0,
         constant=0.25,
         steps=int(_between(10, 10 * math.sqrt(strength), 150)),
         tail_average=0.5,
         # A small clip keeps the noise small, a large one the probabilities honest.
         clip=_between(0.2, 0.2 * strength**0.3, 1.0) if two_class else 0.5,
+        spread_clip=_between(0.8, 0.5 * strength**0.2, 1.5),
         # The curvature of a fitted logistic model is below its bound nearly everywhere.
         largest_step=(1.0 if chosen_loss.is_quadratic else 1.5) / smoothness,
         # Two-class losses forgive steps that are too long: their slopes are bounded, and clipped well below the bound.
@@ -225,10 +249,6 @@ def clips_moved(adjacency: Adjacency) -> float:
     """How many clip lengths one item moves a sum of gradients, by their certificate."""
     one = Facts(1, 1, losses.Squared(), Zero(), clip=1.0)
     return Gradient(one, 1.0, 1).certificate(1.0).shift(one.unit, adjacency)
-
-
-def _calibration_share(strength: float) -> float:
-    return _between(0.02, (_CALIBRATING / strength) ** 2, 0.15)
 
 
 def _between(low: float, value: float, high: float) -> float:

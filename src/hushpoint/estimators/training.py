@@ -14,10 +14,12 @@ from typing import Literal
 
 import numpy as np
 
-from hushpoint._types import Array
+from hushpoint._types import Array, Indices
 from hushpoint.estimators.calibration import Calibration
 from hushpoint.estimators.metric import MappedRidge, Metric, Moments, believed_centre, believed_square, choose_metric
 from hushpoint.estimators.planner import Parameters, clips_moved
+from hushpoint.estimators.uncertainty import NoiseLaw, mean_curvature
+from hushpoint.losses import Loss
 from hushpoint.noise import Noise, bits_missing, source_for
 from hushpoint.operators.base import Operator
 from hushpoint.operators.gradient import Gradient
@@ -29,10 +31,11 @@ from hushpoint.privacy.gaussian import round_up
 from hushpoint.privacy.guarantee import Adjacency, Guarantee, compose
 from hushpoint.problem import Facts, Problem
 from hushpoint.regularizers import ElasticNet, Regularizer, Zero
-from hushpoint.rows import Mapped, Rows
+from hushpoint.rows import ArrayRows, Mapped, Rows
 from hushpoint.schedules import EveryBlock
 
 _SMALLEST_NORM = 1e-60
+_TARGET_CONSTANT = 0.7  # with which mean and mean square of a target are as noisy as each other
 _LIFT = 4e-15  # more than accounting rounds up: what a plan states is then within its share
 
 
@@ -48,7 +51,7 @@ class Penalty:
     automatic: bool = False
 
 
-Part = Literal["means", "second moments", "length", "descent", "calibration"]
+Part = Literal["target", "means", "second moments", "length", "descent", "calibration"]
 
 
 @dataclass(frozen=True)
@@ -56,7 +59,7 @@ class Link:
     """One plan of a training: facts and no rows, and how whoever holds rows of the problem looks at them for it.
 
     ``part`` says what it is for; ``mu`` is the share of the budget that the plan may cost. ``model`` says for which
-    model it is, whose targets take the place of the rows' own; None: for all of them.
+    model it is, whose targets take the place of the rows' own, less ``offset``; None: for all of them.
     """
 
     part: Part
@@ -64,6 +67,7 @@ class Link:
     mu: float
     look: Callable[[Rows], Rows]
     model: int | None = None
+    offset: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -94,6 +98,7 @@ def chain(
     fit_intercept: bool,
     penalty: Penalty | None = None,
     models: int = 1,
+    parts: Sequence[Indices] = (),
     lattice: bool = True,
 ) -> Chain:
     """The plans of a training, each a function of public facts and of the answers sent so far; returns the models.
@@ -107,11 +112,20 @@ def chain(
         Of a problem with rows scaled to a declared ``row_norm``, without intercept and regulariser.
     models : int
         How many vectors of targets there are.
+    parts : sequence of integer arrays
+        Parts of the model that may be nothing: of each is taken off what is likely to be noise.
     lattice : bool
         Whether every plan sums whole numbers and its noise is drawn exactly (docs/privacy.md, section 11).
     """
     norm = _checked_norm(facts, parameters, penalty, fit_intercept)
     constant = parameters.constant * norm if fit_intercept else 0.0
+    offset, spread = 0.0, 1.0
+    if parameters.target_share:
+        target = _target_plan(facts, parameters, lattice)
+        released = yield Link("target", target, parameters.target_mu, _targets_as_rows)
+        mean, spread = believed_target(released.model, target, facts.items)
+        spread = math.hypot(spread, 0.0 if fit_intercept else mean)
+        offset, parameters = mean * fit_intercept, parameters.for_targets(spread)
     centre, centre_noise = None, 0.0
     if parameters.mean_share:
         means = _priced(
@@ -155,21 +169,66 @@ def chain(
     )
     found = np.empty((models, parameters.width))
     for index in range(models):
-        answer = yield Link("descent", descent, share, look, index)
+        answer = yield Link("descent", descent, share, look, index, offset)
         model = answer.model
         if penalty is not None and (penalty.l1 or penalty.automatic):
             # The average of sparse models is not sparse: the support is that of the last one.
             model = np.where(answer.last == 0, 0.0, model)
         found[index] = metric.model(model, constant)
+        if parts:
+            law = noise_law(facts.loss, metric, constant, clip, spread, share, found[index], parameters)
+            found[index] = law.shrunk(found[index], parts)
     if parameters.calibration_share:
         share = parameters.calibration_mu / math.sqrt(models)
         for index in range(models):
             calibration = Calibration.of(found[index], metric, constant, parameters)
             scores = calibration.facts(facts)
             last = _calibration(calibration, scores, parameters, share, lattice)
-            answer = yield Link("calibration", last, share, partial(calibration.look, scores), index)
+            answer = yield Link("calibration", last, share, partial(calibration.look, scores), index, offset)
             found[index] = calibration.applied(answer.model)
+    if fit_intercept:
+        found[:, -1] += offset
     return found
+
+
+def noise_law(
+    loss: Loss,
+    metric: Metric,
+    constant: float,
+    clip: float,
+    spread: float,
+    mu: float,
+    model: Array,
+    parameters: Parameters,
+) -> NoiseLaw:
+    """The law of a model's noise, after a descent that cost mu."""
+    mean, deviation = metric.expected_scores(model, constant)
+    # Nearly all rows are about as long as the typical one.
+    curvature = mean_curvature(loss, clip / math.sqrt(metric.size), mean, deviation, spread)
+    noise = clip * clips_moved(parameters.adjacency) / (parameters.items * mu)
+    return NoiseLaw(metric, constant, noise, max(curvature, 1e-3 * loss.smoothness))
+
+
+def _target_plan(facts: Facts, parameters: Parameters, lattice: bool) -> Plan:
+    """Mean and mean square of targets in [-1, 1]: second moments of rows of one entry, with a constant."""
+    alone = replace(facts, features=1, regularizer=Zero(), row_norm=1.0, clip=None)
+    operator = (LatticeMoments if lattice else SecondMoments)(alone, _TARGET_CONSTANT)
+    return _priced(operator, alone, parameters.target_mu, parameters.adjacency)
+
+
+def _targets_as_rows(rows: Rows) -> Rows:
+    targets = np.clip(rows.targets, -1.0, 1.0)[:, None]
+    return replace(rows, store=ArrayRows(targets), squared_norms=targets[:, 0] ** 2, limits=None)
+
+
+def believed_target(released: Array, plan: Plan, items: int) -> tuple[float, float]:
+    """Mean and spread of the target by noisy ones; the spread, rather too large than too small, is at most 1."""
+    operator = plan.operator
+    assert isinstance(operator, (LatticeMoments, SecondMoments))
+    noise = operator.noise_on_diagonal(plan.noise.std) / items
+    matrix = operator.matrix(released)
+    mean = min(max(float(matrix[0, 1]) / _TARGET_CONSTANT, -1.0), 1.0)
+    return mean, math.sqrt(min(max(float(matrix[0, 0]) - mean**2, 0.0) + noise, 1.0))
 
 
 def _calibration(calibration: Calibration, scores: Facts, parameters: Parameters, share: float, lattice: bool) -> Plan:
@@ -228,6 +287,7 @@ def train(
     seed: int | None = None,
     progress: bool = False,
     lattice: bool = True,
+    parts: Sequence[Indices] = (),
 ) -> Trained:
     """Train one linear model for each vector of targets, under one budget: the chain on rows at hand.
 
@@ -244,7 +304,7 @@ def train(
     def ask(place: int, link: Link) -> Answer:
         rows = look_once(link.look)
         if link.model is not None:
-            rows = replace(rows, targets=targets[link.model])
+            rows = replace(rows, targets=targets[link.model] - link.offset)
         facts = link.plan.facts
         assert facts is not None  # plans of a chain have them
         bound = link.plan.on(Problem.from_facts(facts).with_rows(rows))
@@ -254,7 +314,13 @@ def train(
         return Answer(result.model, link.plan.operator.release(result.state.public))
 
     links = chain(
-        problem.facts, plan, fit_intercept=fit_intercept, penalty=penalty, models=len(targets), lattice=lattice
+        problem.facts,
+        plan,
+        fit_intercept=fit_intercept,
+        penalty=penalty,
+        models=len(targets),
+        parts=parts,
+        lattice=lattice,
     )
     models, passed = follow(links, ask)
     guarantee = spent(passed, plan, delta, source.describe())
