@@ -28,6 +28,8 @@ if TYPE_CHECKING:
     from hushpoint.certificates import Certificate, Theorem
     from hushpoint.engine import Result, State
     from hushpoint.estimators import (
+        PrivateAdditiveClassifier,
+        PrivateAdditiveRegressor,
         PrivateHuberRegressor,
         PrivateLasso,
         PrivateLinearRegression,
@@ -40,6 +42,7 @@ if TYPE_CHECKING:
     from hushpoint.problem import Problem
 
 __all__ = ["Budget", "Certificate", "Guarantee", "Plan", "Problem", "Result", "State", "Theorem", "__version__"]
+__all__ += ["PrivateAdditiveClassifier", "PrivateAdditiveRegressor"]
 __all__ += ["PrivateHuberRegressor", "PrivateLasso", "PrivateLinearRegression", "PrivateLinearSVC"]
 __all__ += ["PrivateLogisticRegression", "PrivateSelect"]
 __all__ += ["federated", "lattice", "losses", "methods", "noise", "operators", "preprocessing", "privacy"]

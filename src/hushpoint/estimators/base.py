@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any, Literal
 
 import numpy as np
@@ -23,7 +25,7 @@ from hushpoint._checks import (
 from hushpoint._fixed import product, sparse_product
 from hushpoint._refits import TellsOfRefits
 from hushpoint._silence import silent_about, validated
-from hushpoint._types import Array
+from hushpoint._types import Array, Indices
 from hushpoint.certificates import ADJACENCIES
 from hushpoint.estimators import nonprivate
 from hushpoint.estimators.nonprivate import PENALTIES, PenaltyName
@@ -35,6 +37,14 @@ from hushpoint.problem import Problem
 from hushpoint.rows import scaled_to
 
 _SPARSE_ENOUGH = 0.2  # share of nonzero entries below which products with a CSR copy are faster than with the table
+
+
+@dataclass(frozen=True, eq=False)
+class Design:
+    """What is known of features beyond their number: which parts of a model may be nothing, and what they count as."""
+
+    parts: Sequence[Indices]
+    effective: float
 
 
 class PrivateLinear(TellsOfRefits, BaseEstimator):
@@ -54,6 +64,7 @@ class PrivateLinear(TellsOfRefits, BaseEstimator):
     random_state: Any
     progress: bool
     lattice: bool
+    _design: Design | None = None
     _one_of_several = False  # a run of PrivateSelect, whose number of runs nobody may count by their warnings
 
     def __sklearn_tags__(self) -> Any:
@@ -78,8 +89,15 @@ class PrivateLinear(TellsOfRefits, BaseEstimator):
             warn_of_large_delta(delta, facts.items, facts.unit, stacklevel=4)
         budget = Budget(self.epsilon, delta, adjacency=self.adjacency)
         named = self.penalty if penalty.l1 or penalty.l2 or penalty.automatic else None
+        design = self._design
         plan = plan_parameters(
-            facts.items, facts.features, budget, loss=loss, penalty=named, fit_intercept=self.fit_intercept
+            facts.items,
+            facts.features,
+            budget,
+            loss=loss,
+            penalty=named,
+            fit_intercept=self.fit_intercept,
+            effective=None if design is None else design.effective,
         )
         trained = train(
             problem,
@@ -91,6 +109,7 @@ class PrivateLinear(TellsOfRefits, BaseEstimator):
             seed=self._seed(),
             progress=self.progress,
             lattice=self.lattice,
+            parts=() if design is None else design.parts,
         )
         self.guarantee_: Guarantee = trained.guarantee
         self.parameters_: Parameters | None = plan

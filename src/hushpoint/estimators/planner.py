@@ -170,6 +170,7 @@ def plan_parameters(
     penalty: Literal["l2", "l1", "elasticnet"] | None = None,
     fit_intercept: bool = True,
     adjacency: Adjacency | None = None,
+    effective: float | None = None,
 ) -> Parameters:
     """Choose how to train from public facts alone: no data is touched.
 
@@ -187,6 +188,9 @@ def plan_parameters(
     fit_intercept : bool
     adjacency : {"replace-one", "zero-out"}, optional
         Default: the budget's, else replace-one.
+    effective : float, optional
+        What the features count as where many are small by construction, like the waves of an additive model: the sum
+        of their largest squares. Default: p.
     """
     items, features = require_count("n", n), require_count("p", p)
     if penalty is not None:
@@ -210,7 +214,8 @@ def plan_parameters(
     width = features + bool(fit_intercept)
     mu *= _SPARE
     whole = items * mu / clips_moved(chosen)
-    strength = whole / width
+    counted = features if effective is None else require_positive("effective", effective)
+    strength = whole / (counted + bool(fit_intercept))
     two_class = chosen_loss.labels == "two-class"
     full = width <= _LARGEST_FULL and penalty in (None, "l2")
     # These laws were fitted on generated problems (benchmarks/planner.py): conditioning from 1 to 10^4, 2 to 5000
@@ -234,7 +239,7 @@ def plan_parameters(
         tail_average=0.5,
         # A small clip keeps the noise small, a large one the probabilities honest.
         clip=_between(0.2, 0.2 * strength**0.3, 1.0) if two_class else 0.5,
-        spread_clip=_between(0.8, 0.5 * strength**0.2, 1.5),
+        spread_clip=_between(0.6, 0.6 * (strength / 20) ** 0.28, 1.5),
         # The curvature of a fitted logistic model is below its bound nearly everywhere.
         largest_step=(1.0 if chosen_loss.is_quadratic else 1.5) / smoothness,
         # Two-class losses forgive steps that are too long: their slopes are bounded, and clipped well below the bound.
@@ -243,6 +248,17 @@ def plan_parameters(
         curvature=smoothness * (_between(0.04, slowest, 0.5) if two_class else _between(0.1, slowest, 0.5)),
         signal=6.0 if two_class else 0.3,
     )
+
+
+def plan_waves(n: int, columns: int, budget: Budget, *, two_class: bool) -> int:
+    """How many waves a number of an additive model is to have: from public facts alone, like all of a plan.
+
+    Each wave is one more thing to learn of every column. With ``s = n mu/(columns + 1)`` there are 1, 3 or 7 from 6, 30
+    and 120 on; a regression's noise counts in R2, where it takes twice as much to be small.
+    """
+    strength = n * gdp_mu(budget.epsilon, budget.delta) / (columns + 1) / clips_moved(budget.adjacency or "replace-one")
+    thresholds = (6, 30, 120) if two_class else (12, 80, 240)
+    return (0, 1, 3, 7)[sum(strength >= threshold for threshold in thresholds)]
 
 
 def clips_moved(adjacency: Adjacency) -> float:

@@ -13,9 +13,10 @@ from sklearn.base import BaseEstimator, TransformerMixin
 from sklearn.utils.validation import check_is_fitted
 
 from hushpoint import cells
-from hushpoint._checks import require_choice, require_flag, require_kind, require_positive
+from hushpoint._checks import require_choice, require_flag, require_kind, require_positive, shown
 from hushpoint._silence import silent_about
-from hushpoint._types import Array
+from hushpoint._types import Array, Indices
+from hushpoint.preprocessing import shapes
 from hushpoint.preprocessing.onehot import indicators
 from hushpoint.preprocessing.scaling import scaled
 from hushpoint.schema import ONLY_IF_PUBLIC, Boolean, Category, Column, Number, Schema
@@ -28,7 +29,8 @@ class TableEncoder(TransformerMixin, BaseEstimator):
     A number is clipped to its range and mapped to [-1, 1]; a boolean is -1 or 1; a category is one-hot. A missing cell
     is 0 with an indicator of its own where the schema says ``missing = "indicator"``, and an error otherwise. So every
     column gives a row exactly one entry, of size at most 1, and no row is longer than the square root of the number of
-    columns: the least bound that holds for every table.
+    columns: the least bound that holds for every table. (With ``waves`` a number gives more entries, and the bound
+    counts them.)
 
     Parameters
     ----------
@@ -38,6 +40,10 @@ class TableEncoder(TransformerMixin, BaseEstimator):
         "columns": entries as described, ``row_norm_`` the square root of the number of columns. "unit": everything
         divided by that, ``row_norm_`` = 1. The estimators give the same model either way; where ``Problem`` appends a
         constant 1 for an intercept, the first is better: the 1 is then as long as one column, not as all together.
+    waves : int
+        How many waves of growing frequency each number is to have beside its own entry, up to 7: a linear model of them
+        is a smooth curve of the number (an additive model). A wide range from 0 (incomes, counts) is then bent, so
+        that its lower end has most of the axis. A missing number has no waves.
     row_norm : float, optional
         A declared norm, smaller than the bound: longer rows are scaled down to it.
     sparse_output : bool
@@ -57,6 +63,7 @@ class TableEncoder(TransformerMixin, BaseEstimator):
     scale: Literal["columns", "unit"] = "columns"
     row_norm: float | None = None
     sparse_output: bool = False
+    waves: int | None = None
 
     @silent_about("X")
     def fit(self, X: Any = None, y: Any = None) -> TableEncoder:
@@ -69,10 +76,15 @@ class TableEncoder(TransformerMixin, BaseEstimator):
                 f"the schema leaves the range of {', '.join(map(repr, self.schema_.to_learn))} to be learned, which an "
                 "encoder does not do. Declare it, or train with hushpoint.tables.fit_model."
             )
-        bound = math.sqrt(len(self.schema_.features)) if self.scale == "columns" else 1.0
+        if self.waves is not None and not (type(self.waves) is int and 0 <= self.waves <= shapes.MOST_WAVES):
+            raise ValueError(
+                f"waves is {shown(self.waves)}. Pass a whole number from 0 to {shapes.MOST_WAVES}, or None."
+            )
+        self._most = sum(map(self._longest, self.schema_.features.values()))
+        bound = math.sqrt(self._most) if self.scale == "columns" else 1.0
         self.row_norm_ = bound if self.row_norm is None else min(bound, require_positive("row_norm", self.row_norm))
         features = self.schema_.features.values()
-        share = sum(1 / 3 if isinstance(column, Number) else 1.0 for column in features) / len(features)
+        share = sum(map(self._typical, features)) / self._most
         self.typical_row_norm_ = min(self.row_norm_, bound * math.sqrt(share))
         if X is not None:
             _require_columns(self.schema_, X)
@@ -86,25 +98,74 @@ class TableEncoder(TransformerMixin, BaseEstimator):
         _require_columns(schema, X)
         positions, values, offset = [], [], 0
         for name, column in schema.features.items():
-            where, what = _encoded(name, column, cells.column_of(X, name), schema.missing_values)
+            where, what = _encoded(name, column, cells.column_of(X, name), schema.missing_values, self.waves)
             positions.append(where + offset)
             values.append(what)
-            offset += len(_names(name, column))
+            offset += len(self._names(name, column))
         if len({len(column) for column in values}) != 1:
             raise ValueError("the columns of X have different lengths. Pass one value a row in each.")
         entries = np.column_stack(values)
         if self.scale == "unit":
-            entries /= math.sqrt(entries.shape[1])
+            entries /= math.sqrt(self._most)
         if self.row_norm is not None:
             lengths = np.sqrt(np.einsum("ij,ij->i", entries, entries))
             entries *= np.minimum(1.0, self.row_norm_ / np.maximum(lengths, self.row_norm_))[:, None]
         return indicators(np.column_stack(positions), entries, offset, self.sparse_output)
 
     def get_feature_names_out(self, input_features: Any = None) -> NDArray[Any]:
-        """The column, column=category, and column (missing)."""
+        """The column, column~k for its waves, column=category, and column (missing)."""
         check_is_fitted(self)
         features = self.schema_.features.items()
-        return np.array([told for name, column in features for told in _names(name, column)], dtype=object)
+        return np.array([told for name, column in features for told in self._names(name, column)], dtype=object)
+
+    @property
+    def effective_width_(self) -> float:
+        """What the features count as: the sum of their largest squares (``plan_parameters``)."""
+        check_is_fitted(self)
+        widths = 0.0
+        for name, column in self.schema_.features.items():
+            waves = self.waves if isinstance(column, Number) and self.waves else 0
+            widths += len(self._names(name, column)) - waves + shapes.squared_length(waves) - 1
+        return widths
+
+    def column_entries(self, name: str, given: NDArray[Any]) -> Array:
+        """The entries that cells of one column have in encoded rows, and zeros elsewhere."""
+        check_is_fitted(self)
+        offset, width = 0, len(self.get_feature_names_out())
+        for other, column in self.schema_.features.items():
+            if other == name:
+                break
+            offset += len(self._names(other, column))
+        where, what = _encoded(name, self.schema_.features[name], given, self.schema_.missing_values, self.waves)
+        if what.ndim == 1:
+            where, what = where[:, None], what[:, None]
+        if self.scale == "unit":
+            what = what / math.sqrt(self._most)
+        return np.asarray(indicators(where + offset, what, width, False))
+
+    def wave_places(self) -> list[Indices]:
+        """Where in an encoded row the waves of each number are."""
+        check_is_fitted(self)
+        found, offset = [], 0
+        for name, column in self.schema_.features.items():
+            if isinstance(column, Number) and self.waves:
+                found.append(np.arange(offset + 1, offset + 1 + self.waves))
+            offset += len(self._names(name, column))
+        return found
+
+    def _names(self, name: str, column: Column) -> list[str]:
+        known = [f"{name}={value}" for value in column.values] if isinstance(column, Category) else [name]
+        if isinstance(column, Number) and self.waves:
+            known += [f"{name}~{k}" for k in range(2, self.waves + 2)]
+        return [*known, f"{name} (missing)"] if getattr(column, "missing", "") == "indicator" else known
+
+    def _longest(self, column: Column) -> float:
+        """Bound on the squared length of a column's entries."""
+        return shapes.squared_length(self.waves or 0) if isinstance(column, Number) else 1.0
+
+    def _typical(self, column: Column) -> float:
+        """The mean square of a column's entries where every place of a range is as likely as others."""
+        return 1 / 3 + (self._longest(column) - 1) / 2 if isinstance(column, Number) else 1.0
 
     def __sklearn_is_fitted__(self) -> bool:
         return hasattr(self, "schema_")
@@ -123,13 +184,10 @@ def _require_columns(schema: Schema, table: Any) -> None:
         raise ValueError(f"the table lacks {', '.join(map(repr, absent))}. It needs every declared feature.")
 
 
-def _names(name: str, column: Column) -> list[str]:
-    known = [f"{name}={value}" for value in column.values] if isinstance(column, Category) else [name]
-    return [*known, f"{name} (missing)"] if getattr(column, "missing", "") == "indicator" else known
-
-
-def _encoded(name: str, column: Column, given: NDArray[Any], tokens: tuple[str, ...]) -> tuple[cells.Codes, Array]:
-    """Where in the column's block each row has its one entry, and the entry."""
+def _encoded(
+    name: str, column: Column, given: NDArray[Any], tokens: tuple[str, ...], waves: int | None
+) -> tuple[cells.Codes, Array]:
+    """Where in the column's block each row has its entries, and the entries: one, or with waves a table of them."""
     if isinstance(column, Category):
         codes = cells.categories(given, column.values, tokens)
         if column.unseen == "error" and (codes == cells.UNSEEN).any():
@@ -153,12 +211,20 @@ def _encoded(name: str, column: Column, given: NDArray[Any], tokens: tuple[str, 
         values = cells.numbers(given, tokens, name)
         missing = np.isnan(values)
         where, size = np.zeros(len(values), dtype=np.int64), 1
-        what = scaled(np.where(missing, column.low, values), column.low, column.high, (-1.0, 1.0))
+        known = np.where(missing, column.low, values)
+        if waves is None:
+            what = scaled(known, column.low, column.high, (-1.0, 1.0))
+        else:
+            what = shapes.encoded(known, column.low, column.high, waves)
+            where, size = np.tile(np.arange(1 + waves), (len(values), 1)), 1 + waves
     if missing.any():
         if column.missing == "error":
             raise ValueError(
                 f'column {name!r} has missing cells. To allow them, declare missing = "indicator" in the schema (an '
                 f"extra feature says which). {ONLY_IF_PUBLIC}"
             )
+        if what.ndim > 1:
+            what[missing] = 0.0
+            where, missing = where.copy(), (missing[:, None] & (np.arange(size) == 0))
         where, what = np.where(missing, size, where), np.where(missing, 1.0, what)
     return where, what

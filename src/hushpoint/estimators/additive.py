@@ -1,0 +1,365 @@
+"""Private additive models: a smooth curve for each number, a step for each category, and nothing to tune."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin
+from sklearn.utils.validation import check_is_fitted
+
+from hushpoint import cells
+from hushpoint._checks import shown
+from hushpoint._refits import TellsOfRefits
+from hushpoint._silence import silent_about
+from hushpoint._types import Array
+from hushpoint.estimators.base import Design, PrivateLinear
+from hushpoint.estimators.classifiers import PrivateLogisticRegression
+from hushpoint.estimators.planner import Parameters, plan_waves
+from hushpoint.estimators.regressors import PrivateLinearRegression
+from hushpoint.preprocessing import TableEncoder
+from hushpoint.preprocessing._input import require_pair
+from hushpoint.privacy.guarantee import Adjacency, Budget, Guarantee
+from hushpoint.schema import Category, Column, Missing, Number, Schema
+
+_PLENTY = 10.0  # the epsilon whose waves a fit without noise has
+_SHAPE_POINTS = 101
+
+
+class _PrivateAdditive(TellsOfRefits, BaseEstimator):
+    """A linear model of the encoded columns, and what the columns are."""
+
+    epsilon: float
+    delta: float | None
+    ranges: Any
+    categories: Mapping[Any, Sequence[Any]] | None
+    missing: Sequence[Any]
+    adjacency: Adjacency
+    random_state: Any
+    progress: bool
+    lattice: bool
+    guarantee_: Guarantee
+    parameters_: Parameters | None
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.allow_nan = len(self.missing) > 0
+        tags.input_tags.string = tags.input_tags.categorical = self.categories is not None
+        return tags
+
+    def _fit(self, X: Any, y: ArrayLike, groups: ArrayLike | None, two_class: bool) -> Self:
+        self._tell_of_refits()
+        names = self._named(X)
+        self.n_features_in_ = len(names)
+        schema = Schema(self._columns(names))
+        table = _by_column(X, names)
+        people = len(next(iter(table.values()))) if groups is None else len(np.unique(np.asarray(groups)))
+        waves = self._waves(people, len(names), two_class)
+        self.encoder_ = TableEncoder(schema, waves=waves).fit()
+        self.linear_ = self._linear()
+        places = self.encoder_.wave_places()
+        self.linear_._design = Design(places, self.encoder_.effective_width_)
+        self.linear_.fit(self.encoder_.transform(table), y, groups=groups)
+        self.guarantee_, self.parameters_ = self.linear_.guarantee_, self.linear_.parameters_
+        self.coef_, self.intercept_ = self.linear_.coef_, self.linear_.intercept_
+        self.n_iter_, self.n_passes_ = self.linear_.n_iter_, self.linear_.n_passes_
+        return self
+
+    def _linear(self) -> PrivateLinear:
+        """The linear estimator that trains the model."""
+        raise NotImplementedError
+
+    def _waves(self, people: int, columns: int, two_class: bool) -> int:
+        epsilon = self.epsilon
+        if not isinstance(epsilon, (int, float, np.number)) or not epsilon > 0 or math.isinf(epsilon):
+            epsilon = _PLENTY  # what is not a budget is refused further on
+        delta = 1e-6 if self.delta is None or not 0 < self.delta < 1 else self.delta
+        return plan_waves(people, columns, Budget(float(epsilon), delta, adjacency=self.adjacency), two_class=two_class)
+
+    def _named(self, X: Any) -> list[str]:
+        """The names of the columns: those of a data frame, or x0, x1, ..."""
+        columns = getattr(X, "columns", None)
+        if columns is not None:
+            names = list(map(str, columns))
+            if len(set(names)) != len(names):
+                raise ValueError("X has two columns of one name. Rename one of them.")
+            self.feature_names_in_ = np.array(names, dtype=object)
+            return names
+        if hasattr(self, "feature_names_in_"):
+            del self.feature_names_in_
+        shape = np.shape(X)
+        if len(shape) != 2:
+            raise ValueError(
+                f"X has {len(shape)} dimension(s). Pass a table of shape (rows, columns). Reshape your data."
+            )
+        if 0 in shape:
+            raise ValueError(f"X has shape {shape}. Pass at least one row and one column.")
+        return [f"x{j}" for j in range(shape[1])]
+
+    def _columns(self, names: list[str]) -> dict[str, Column]:
+        """What is declared of each column."""
+        categories = _looked_up("categories", self.categories or {}, names)
+        ranges = self._ranges(names, categories)
+        may_miss = set(_looked_up("missing", dict.fromkeys(self.missing), names))
+        found: dict[str, Column] = {}
+        for name in names:
+            rest: Missing = "indicator" if name in may_miss else "error"
+            if name in categories:
+                values = tuple(cells.texts(np.array(list(categories[name]), dtype=object)))
+                found[name] = Category(values, missing=rest)
+            else:
+                low, high = require_pair(f"ranges of column {name!r}", ranges[name])
+                found[name] = Number(low, high, missing=rest)
+        return found
+
+    def _ranges(self, names: list[str], categories: Mapping[str, Any]) -> dict[str, Any]:
+        needed = [name for name in names if name not in categories]
+        if self.ranges is None:
+            if needed:
+                raise ValueError(
+                    f"ranges is not declared. An additive model needs the public range of every number, and reading it "
+                    f"off the data would reveal its extremes: pass ranges={{{needed[0]!r}: (low, high), ...}}, a list "
+                    "of pairs in the order of the columns, or one pair for all."
+                )
+            return {}
+        if isinstance(self.ranges, Mapping):
+            found = _looked_up("ranges", self.ranges, names)
+        elif _is_pair(self.ranges):
+            found = dict.fromkeys(needed, self.ranges)
+        else:
+            pairs = list(self.ranges) if isinstance(self.ranges, (Sequence, np.ndarray)) else []
+            if len(pairs) != len(names):
+                raise ValueError(
+                    f"ranges is {shown(self.ranges)} and X has {len(names)} columns. Pass a pair (low, high) a column "
+                    "(None for a category), a dictionary by name, or one pair for all."
+                )
+            found = {name: pair for name, pair in zip(names, pairs, strict=True) if pair is not None}
+        absent = [name for name in needed if name not in found]
+        if absent:
+            raise ValueError(
+                f"ranges and categories declare nothing of {', '.join(map(repr, absent))}. Declare a range or the "
+                "categories of every column."
+            )
+        return found
+
+    def _encoded(self, X: Any) -> Any:
+        check_is_fitted(self)
+        names = list(self.encoder_.schema_.features)
+        columns = getattr(X, "columns", None)
+        if columns is not None and hasattr(self, "feature_names_in_") and list(map(str, columns)) != names:
+            raise ValueError(
+                "The feature names should match those that were passed during fit: pass the columns of the training, "
+                "in its order."
+            )
+        if columns is None and (np.ndim(X) != 2 or np.shape(X)[1] != len(names)):
+            told = f"{np.shape(X)[1]} features" if np.ndim(X) == 2 else f"{np.ndim(X)} dimension(s). Reshape your data"
+            raise ValueError(
+                f"X has {told}, but {type(self).__name__} is expecting {len(names)} features as input: pass the "
+                "columns of the training."
+            )
+        return self.encoder_.transform(_by_column(X, names))
+
+    def shape(self, column: Any, values: ArrayLike | None = None) -> tuple[NDArray[Any], Array]:
+        """What a column adds to the score: values of it, and a contribution for each (a column each with classes).
+
+        Contributions of a number have mean 0 over its declared range, those of categories over the categories.
+
+        Parameters
+        ----------
+        column : str or int
+            By name, or by place.
+        values : array, optional
+            Where to look; default: 101 places along the range, or all categories.
+        """
+        check_is_fitted(self)
+        names = list(self.encoder_.schema_.features)
+        name = next(iter(_looked_up("column", {column: None}, names)))
+        return shape_of(self.encoder_, np.atleast_2d(self.coef_), name, values)
+
+
+def shape_of(
+    encoder: TableEncoder, models: Array, name: str, values: ArrayLike | None = None
+) -> tuple[NDArray[Any], Array]:
+    """What a column of an encoded table adds to the scores of linear models, less its mean over what is declared."""
+    column = encoder.schema_.features[name]
+    if isinstance(column, Category):
+        everywhere: NDArray[Any] = np.array(column.values, dtype=object)
+    elif isinstance(column, Number):
+        everywhere = np.linspace(column.low, column.high, _SHAPE_POINTS)
+    else:
+        everywhere = np.array([False, True])
+    asked = everywhere if values is None else np.asarray(values)
+    both = encoder.column_entries(name, np.concatenate([everywhere, asked])) @ models.T
+    found = both[len(everywhere) :] - both[: len(everywhere)].mean(axis=0)
+    return asked, found[:, 0] if found.shape[1] == 1 else found
+
+
+@dataclass(eq=False, repr=False)
+class PrivateAdditiveClassifier(ClassifierMixin, _PrivateAdditive):
+    """Additive logistic regression with an (epsilon, delta) guarantee and nothing to tune.
+
+    The log-odds are a sum over the columns: a line and smooth waves for a number, a constant for each category. How
+    many waves follows from the number of people, the number of columns and the budget; waves that cannot be told from noise
+    are taken back. Everything is clipped to what is declared, and nothing is read off the data.
+
+    Guarantee: ``guarantee_``, that of `PrivateLogisticRegression` on the encoded columns.
+
+    Parameters
+    ----------
+    epsilon, delta : float
+    ranges : dict, list of pairs, or pair
+        The publicly known range of every number: by column name (or place), in the order of the columns (None for a
+        category), or one for all. A range from 0 up to 1000 and more (incomes, counts) is bent, so that its lower end
+        has most of the axis.
+    categories : dict, optional
+        The publicly known categories of each column that has some, by name or place.
+    missing : sequence
+        Columns whose values may be missing: they are then a level of their own. Elsewhere a missing value is an error.
+    adjacency : {"replace-one", "zero-out"}
+    classes : sequence, optional
+        The class labels that can occur, declared. None: they are read from ``y``, and the guarantee says so.
+    random_state, progress, lattice
+        As of `PrivateLogisticRegression`.
+
+    Attributes
+    ----------
+    classes_, coef_, intercept_, guarantee_, parameters_, n_iter_, n_passes_, n_features_in_
+        As of `PrivateLogisticRegression`; the coefficients belong to ``encoder_.get_feature_names_out()``.
+    encoder_ : TableEncoder
+    linear_ : PrivateLogisticRegression
+    """
+
+    epsilon: float = 1.0
+    delta: float | None = None
+    ranges: Any = None
+    categories: Mapping[Any, Sequence[Any]] | None = None
+    missing: Sequence[Any] = ()
+    adjacency: Adjacency = "replace-one"
+    classes: Any = None
+    random_state: Any = None
+    progress: bool = False
+    lattice: bool = True
+
+    @silent_about("X, y or groups")
+    def fit(self, X: Any, y: ArrayLike, groups: ArrayLike | None = None) -> Self:
+        """Train the model.
+
+        Parameters
+        ----------
+        X : data frame or array of shape (rows, columns)
+            As it comes: numbers, and categories as words or numbers.
+        y : array of shape (rows,)
+            Labels of two or more classes.
+        groups : array of shape (rows,), optional
+            The user of each row: the guarantee is then for users.
+        """
+        self._fit(X, y, groups, two_class=True)
+        self.classes_ = self.linear_.classes_
+        return self
+
+    def _linear(self) -> PrivateLinear:
+        return PrivateLogisticRegression(
+            epsilon=self.epsilon, delta=self.delta, row_norm=self.encoder_.row_norm_, adjacency=self.adjacency,
+            classes=self.classes, random_state=self.random_state, progress=self.progress, lattice=self.lattice,
+        )  # fmt: skip
+
+    @silent_about("X")
+    def decision_function(self, X: Any) -> Array:
+        """Log-odds of ``classes_[1]``; with more classes, a column each."""
+        return np.asarray(self.linear_.decision_function(self._encoded(X)))
+
+    @silent_about("X")
+    def predict(self, X: Any) -> NDArray[Any]:
+        """The most likely class of each row."""
+        return np.asarray(self.linear_.predict(self._encoded(X)))
+
+    @silent_about("X")
+    def predict_proba(self, X: Any) -> Array:
+        """Probability of each class, a column each."""
+        return np.asarray(self.linear_.predict_proba(self._encoded(X)))
+
+    @silent_about("X, y or sample_weight")
+    def score(self, X: Any, y: ArrayLike, sample_weight: ArrayLike | None = None) -> float:
+        """Accuracy on these rows, without noise: not private for them."""
+        return float(self.linear_.score(self._encoded(X), y, sample_weight))
+
+
+@dataclass(eq=False, repr=False)
+class PrivateAdditiveRegressor(RegressorMixin, _PrivateAdditive):
+    """Additive regression with an (epsilon, delta) guarantee and nothing to tune.
+
+    Parameters are those of `PrivateAdditiveClassifier` without ``classes``, and:
+
+    Parameters
+    ----------
+    target_range : (float, float)
+        Declared range of the target, never read off the data. Targets and private predictions are clipped to it.
+    """
+
+    epsilon: float = 1.0
+    delta: float | None = None
+    ranges: Any = None
+    target_range: tuple[float, float] | None = None
+    categories: Mapping[Any, Sequence[Any]] | None = None
+    missing: Sequence[Any] = ()
+    adjacency: Adjacency = "replace-one"
+    random_state: Any = None
+    progress: bool = False
+    lattice: bool = True
+
+    @silent_about("X, y or groups")
+    def fit(self, X: Any, y: ArrayLike, groups: ArrayLike | None = None) -> Self:
+        """Train the model.
+
+        Parameters
+        ----------
+        X : data frame or array of shape (rows, columns)
+            As it comes: numbers, and categories as words or numbers.
+        y : array of shape (rows,)
+            Targets; those outside ``target_range`` are clipped to it.
+        groups : array of shape (rows,), optional
+            The user of each row: the guarantee is then for users.
+        """
+        return self._fit(X, y, groups, two_class=False)
+
+    def _linear(self) -> PrivateLinear:
+        return PrivateLinearRegression(
+            epsilon=self.epsilon, delta=self.delta, row_norm=self.encoder_.row_norm_, target_range=self.target_range,
+            adjacency=self.adjacency, random_state=self.random_state, progress=self.progress, lattice=self.lattice,
+        )  # fmt: skip
+
+    @silent_about("X")
+    def predict(self, X: Any) -> Array:
+        """Predicted targets; of a private model clipped to ``target_range``."""
+        return np.asarray(self.linear_.predict(self._encoded(X)))
+
+    @silent_about("X, y or sample_weight")
+    def score(self, X: Any, y: ArrayLike, sample_weight: ArrayLike | None = None) -> float:
+        """R squared on these rows, without noise: not private for them."""
+        return float(self.linear_.score(self._encoded(X), y, sample_weight))
+
+
+def _by_column(X: Any, names: list[str]) -> dict[str, NDArray[Any]]:
+    if hasattr(X, "columns"):
+        return {name: np.asarray(X.iloc[:, j]) for j, name in enumerate(names)}
+    table = X if hasattr(X, "dtype") else np.array(X, dtype=object)
+    return {name: np.asarray(table[:, j]) for j, name in enumerate(names)}
+
+
+def _looked_up(who: str, declared: Mapping[Any, Any], names: list[str]) -> dict[str, Any]:
+    """What is declared, by name; columns may be named by their place."""
+    found = {}
+    for key, value in declared.items():
+        name = names[key] if isinstance(key, (int, np.integer)) and 0 <= key < len(names) and key not in names else key
+        if name not in names:
+            raise ValueError(f"{who} names {shown(key)}, which X does not have. Its columns are {', '.join(names)}.")
+        found[name] = value
+    return found
+
+
+def _is_pair(value: Any) -> bool:
+    return isinstance(value, (Sequence, np.ndarray)) and len(value) == 2 and all(np.isscalar(bound) for bound in value)
