@@ -63,7 +63,7 @@ def fit(
     target: TargetOption = None,
     delta: Annotated[float | None, typer.Option(help="The delta; default: n**-1.1, n rows or users.")] = None,
     model: Annotated[
-        str | None, typer.Option(help="logistic or svc; linear, lasso or huber. Default: by the target.")
+        str | None, typer.Option(help="logistic or svc; linear, lasso or huber; additive. Default: by the target.")
     ] = None,
     penalty: Annotated[str | None, typer.Option(help="l2, l1, elasticnet or none.")] = None,
     alpha: Annotated[
@@ -125,7 +125,7 @@ def predict(
     if output is not None:
         require_free(output, force)
     fitted = load_model(model)
-    if proba and fitted.kind != "logistic":
+    if proba and not fitted.has_probabilities:
         raise ValueError(f"a {fitted.kind} model has no probabilities. Leave out --proba, or train a logistic model.")
     # Everything is predicted before a line is printed: an error in the last row must not follow half an answer.
     parts = [_predicted(fitted, chunk, proba) for chunk in read_chunks(data)]

@@ -203,8 +203,8 @@ class PrivateAdditiveClassifier(ClassifierMixin, _PrivateAdditive):
     """Additive logistic regression with an (epsilon, delta) guarantee and nothing to tune.
 
     The log-odds are a sum over the columns: a line and smooth waves for a number, a constant for each category. How
-    many waves follows from the number of people, the number of columns and the budget; waves that cannot be told from noise
-    are taken back. Everything is clipped to what is declared, and nothing is read off the data.
+    many waves follows from the number of people, the number of columns and the budget; waves that cannot be told from
+    noise are taken back. Everything is clipped to what is declared, and nothing is read off the data.
 
     Guarantee: ``guarantee_``, that of `PrivateLogisticRegression` on the encoded columns.
 

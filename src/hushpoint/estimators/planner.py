@@ -254,10 +254,10 @@ def plan_waves(n: int, columns: int, budget: Budget, *, two_class: bool) -> int:
     """How many waves a number of an additive model is to have: from public facts alone, like all of a plan.
 
     Each wave is one more thing to learn of every column. With ``s = n mu/(columns + 1)`` there are 1, 3 or 7 from 6, 30
-    and 120 on; a regression's noise counts in R2, where it takes twice as much to be small.
+    and 120 on; a regression pays for noise in R2, and starts later: from 25, 80 and 240 on.
     """
     strength = n * gdp_mu(budget.epsilon, budget.delta) / (columns + 1) / clips_moved(budget.adjacency or "replace-one")
-    thresholds = (6, 30, 120) if two_class else (12, 80, 240)
+    thresholds = (6, 30, 120) if two_class else (25, 80, 240)
     return (0, 1, 3, 7)[sum(strength >= threshold for threshold in thresholds)]
 
 

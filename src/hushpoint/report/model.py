@@ -83,7 +83,7 @@ def _training(model: TableModel) -> Html:
 
     details = model.details
     rows: list[tuple[str, Any]] = [
-        ("estimator", ESTIMATORS[model.kind]),
+        ("estimator", ESTIMATORS[model.schema.task][model.kind]),
         ("trained on", model.trained_on),
         ("features", str(len(model.feature_names))),
         ("noisy steps", str(details.get("steps", ""))),

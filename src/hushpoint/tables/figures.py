@@ -34,7 +34,7 @@ def _of_classes(model: TableModel, seen: Outcomes) -> dict[str, float]:
     assert model.classes is not None
     hits = [_mean(seen.true == name, seen.weights) for name in model.classes]
     found = {"accuracy": _mean(seen.true == seen.answers, seen.weights), "baseline_accuracy": max(hits)}
-    if model.kind == "logistic":
+    if model.has_probabilities:
         found["log_loss"] = _log_loss(model.classes, seen)
     if len(model.classes) == 2:
         found["roc_auc"] = _area(seen, model.classes[1]) if min(hits) > 0 else math.nan

@@ -24,14 +24,22 @@ if TYPE_CHECKING:
 
 FORMAT = "hushpoint table model"
 FORMAT_VERSION = 2
+ADDITIVE = "additive"  # for either task: the same estimators, on more features
 ESTIMATORS = {
-    "logistic": "PrivateLogisticRegression",
-    "svc": "PrivateLinearSVC",
-    "linear": "PrivateLinearRegression",
-    "lasso": "PrivateLasso",
-    "huber": "PrivateHuberRegressor",
+    "classification": {
+        "logistic": "PrivateLogisticRegression",
+        "svc": "PrivateLinearSVC",
+        ADDITIVE: "PrivateLogisticRegression",
+    },
+    "regression": {
+        "linear": "PrivateLinearRegression",
+        "lasso": "PrivateLasso",
+        "huber": "PrivateHuberRegressor",
+        ADDITIVE: "PrivateLinearRegression",
+    },
 }
-CLASSIFIERS = ("logistic", "svc")
+_ENCODING = ("scale", "row_norm", "waves")
+KINDS = tuple(dict.fromkeys(kind for kinds in ESTIMATORS.values() for kind in kinds))
 
 
 @dataclass(frozen=True, eq=False)
@@ -41,7 +49,7 @@ class TableModel:
     Parameters
     ----------
     kind : str
-        "logistic", "svc", "linear", "lasso" or "huber".
+        "logistic" or "svc"; "linear", "lasso" or "huber"; "additive".
     schema : Schema
     coefficients : array of shape (features,), (1, features) or (classes, features)
     intercept : float or array of shape (1,) or (classes,)
@@ -66,18 +74,17 @@ class TableModel:
     details: Mapping[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        require_choice("model", self.kind, tuple(ESTIMATORS))
+        require_choice("model", self.kind, KINDS)
         if self.coefficients.shape[-1] != len(self.feature_names):
             raise ValueError(
                 f"the model has {self.coefficients.shape[-1]} coefficients and the schema {len(self.feature_names)} "
                 "features. The file was changed, or its schema was."
             )
-        if (self.classes is None) == (self.kind in CLASSIFIERS) or len(
-            np.atleast_2d(self.coefficients)
-        ) != self._scores:
-            raise ValueError("the model's coefficients do not belong to its classes. The file was changed.")
-        if (self.kind in CLASSIFIERS) != (self.schema.task == "classification"):
+        if self.kind not in ESTIMATORS[self.schema.task]:
             raise ValueError(f"a {self.kind} model cannot predict {self.schema.target!r}. The file was changed.")
+        classifies = self.schema.task == "classification"
+        if (self.classes is None) == classifies or len(np.atleast_2d(self.coefficients)) != self._scores:
+            raise ValueError("the model's coefficients do not belong to its classes. The file was changed.")
         if not (np.isfinite(self.coefficients).all() and np.isfinite(self.intercept).all()):
             raise ValueError("the model has coefficients that are not finite numbers. The file was changed.")
 
@@ -128,9 +135,25 @@ class TableModel:
 
         With several classes, each one's probability against the rest, made to sum to 1.
         """
-        if self.kind != "logistic":
+        if not self.has_probabilities:
             raise ValueError(f"a {self.kind} model has no probabilities. Train a logistic one.")
         return probabilities(self.decision_function(table))
+
+    @property
+    def has_probabilities(self) -> bool:
+        """Whether scores are log-odds."""
+        return self.classes is not None and self.kind in ("logistic", ADDITIVE)
+
+    def shape(self, column: str, values: Any = None) -> tuple[NDArray[Any], Array]:
+        """What a column adds to the score: values of it, and a contribution for each (a column each with classes).
+
+        Contributions have mean 0 over the declared range or categories. Default values: 101 places along the range, or
+        all categories.
+        """
+        from hushpoint.estimators.additive import shape_of
+
+        require_choice("column", column, tuple(self.schema.features))
+        return shape_of(self._encoder(row_norm=None), np.atleast_2d(self.coefficients), column, values)
 
     def decision_alone(self, table: Any) -> Array:
         """``decision_function``, each number to the bit a function of its row and of the model.
@@ -212,11 +235,11 @@ class TableModel:
         return TableEncoder(self.schema, **{**self.encoding, **changed}).fit()
 
 
-def estimator_class(kind: str) -> Any:
+def estimator_class(kind: str, task: str) -> Any:
     """The estimator that trains a kind of model."""
     from hushpoint import estimators
 
-    return getattr(estimators, ESTIMATORS[kind])
+    return getattr(estimators, ESTIMATORS[task][kind])
 
 
 def load_model(path: str | Path) -> TableModel:
@@ -242,7 +265,7 @@ def load_model(path: str | Path) -> TableModel:
             np.array(record["intercept"], dtype=np.float64),
             None if record["classes"] is None else tuple(record["classes"]),
             Guarantee.from_dict(record["guarantee"]),
-            {name: record["encoding"][name] for name in ("scale", "row_norm")},
+            {"waves": None, **{name: record["encoding"][name] for name in _ENCODING if name in record["encoding"]}},
             record["details"],
         )
     except (AttributeError, KeyError, TypeError) as error:

@@ -16,7 +16,7 @@ from hushpoint._types import Array
 from hushpoint.privacy.guarantee import Budget
 from hushpoint.schema import LEAVE_OUT, ONLY_IF_PUBLIC, Boolean, Category, Number, Schema, load_schema
 from hushpoint.tables.budget import settled_delta
-from hushpoint.tables.model_file import CLASSIFIERS, ESTIMATORS, TableModel, estimator_class
+from hushpoint.tables.model_file import ADDITIVE, ESTIMATORS, TableModel, estimator_class
 from hushpoint.tables.ranges import learned_ranges, split_budget, together
 from hushpoint.tables.reading import read_chunks
 
@@ -49,13 +49,14 @@ def fit_model(
     epsilon : float
     delta : float, optional
         Default: ``n**-1.1``, n the number of rows, or of users with groups. 1/n or more is refused.
-    model : {"logistic", "svc", "linear", "lasso", "huber"}, optional
-        Default: logistic for a category or boolean, linear for a number.
+    model : {"logistic", "svc", "linear", "lasso", "huber", "additive"}, optional
+        Default: logistic for a category or boolean, linear for a number. "additive" is either with a smooth curve for
+        each number in place of a line.
     target, groups : str, optional
         Columns, where they are not those of the schema.
     row_norm : float, optional
         Longer rows are scaled down to this, in training and in predictions. Default:
-        ``TableEncoder.typical_row_norm_``.
+        ``TableEncoder.typical_row_norm_``; of an additive model ``row_norm_``, so that no curve is bent.
     range_share : float
         The share of the budget (of mu squared) for the ranges of columns that the schema marks ``learn = true``; unused
         where there are none.
@@ -64,7 +65,10 @@ def fit_model(
     **options
         Handed to the estimator where given and not None: penalty, alpha, adjacency, fit_intercept, ...
     """
+    from hushpoint.estimators.base import Design
+    from hushpoint.estimators.planner import plan_waves
     from hushpoint.preprocessing import TableEncoder
+    from hushpoint.preprocessing.shapes import MOST_WAVES
 
     known = schema if isinstance(schema, Schema) else load_schema(schema)
     known = known.with_roles(target, groups)
@@ -77,13 +81,28 @@ def fit_model(
         mu, left = split_budget(epsilon, delta, range_share)
         adjacency: Any = options.get("adjacency") or "replace-one"
         learned, ranges = learned_ranges(values, known, users, mu, delta, adjacency, seed)
-    encoder = TableEncoder(learned, row_norm=row_norm).fit()
-    row_norm = encoder.typical_row_norm_ if row_norm is None else row_norm
-    encoder.set_params(row_norm=row_norm, sparse_output=_mostly_zeros(encoder)).fit()
+    # How many waves a number is to have depends on how many rows there are: all are made, and some kept.
+    encoder = TableEncoder(learned, row_norm=row_norm, waves=MOST_WAVES if kind == ADDITIVE else None).fit()
+    if kind != ADDITIVE:
+        row_norm = encoder.typical_row_norm_ if row_norm is None else row_norm
+        encoder.set_params(row_norm=row_norm)
+    encoder.set_params(sparse_output=_mostly_zeros(encoder)).fit()
     X, y, users = _matrices(data, learned, encoder)
     items = _items(y, users)
     delta = settled_delta(delta, items, _unit(known))
+    design = None
+    if kind == ADDITIVE:
+        budget = Budget(left, delta, adjacency=options.get("adjacency"))
+        everything = encoder.get_feature_names_out()
+        two_class = learned.task == "classification"
+        encoder.set_params(waves=plan_waves(items, len(learned.features), budget, two_class=two_class)).fit()
+        X = X[:, np.isin(everything, encoder.get_feature_names_out())]
+        row_norm = encoder.row_norm_
+        encoder.set_params(row_norm=row_norm)
+        design = Design(encoder.wave_places(), encoder.effective_width_)
+    assert row_norm is not None
     estimator = _estimator(kind, learned, left, delta, row_norm, seed, options)
+    estimator._design = design
     estimator.fit(X, y, groups=users)
     guarantee = estimator.guarantee_ if ranges is None else together(ranges, estimator.guarantee_, epsilon)
     return TableModel(
@@ -91,9 +110,9 @@ def fit_model(
         learned,
         np.asarray(estimator.coef_, dtype=np.float64),
         estimator.intercept_,
-        tuple(map(str, estimator.classes_)) if kind in CLASSIFIERS else None,
+        tuple(map(str, estimator.classes_)) if learned.task == "classification" else None,
         guarantee,
-        {"scale": encoder.scale, "row_norm": encoder.row_norm},
+        {"scale": encoder.scale, "row_norm": encoder.row_norm, "waves": encoder.waves},
         {
             # With users the number of rows is private: it moves with what one of them contributes.
             "rows": items if users is None else None,
@@ -115,7 +134,7 @@ def chosen_kind(model: str | None, schema: Schema) -> str:
         raise ValueError(f"target {schema.target!r} has learn = true. Declare its range: only features' are learned.")
     if model is None:
         return "logistic" if task == "classification" else "linear"
-    fitting = [kind for kind in ESTIMATORS if (kind in CLASSIFIERS) == (task == "classification")]
+    fitting = ESTIMATORS[task]
     if model not in fitting:
         kind = schema.target_column.kind
         raise ValueError(
@@ -211,7 +230,7 @@ def users_of(groups: str, schema: Schema, table: Any) -> NDArray[Any]:
 def _estimator(
     kind: str, schema: Schema, epsilon: float, delta: float, row_norm: float, seed: int | None, options: dict[str, Any]
 ) -> Any:
-    make = estimator_class(kind)
+    make = estimator_class(kind, schema.task)
     given = {name: value for name, value in options.items() if value is not None}
     if given.get("penalty") == "none":
         given["penalty"] = None
