@@ -15,7 +15,7 @@ from sklearn.utils.validation import check_is_fitted
 from hushpoint import cells
 from hushpoint._checks import shown
 from hushpoint._refits import TellsOfRefits
-from hushpoint._silence import silent_about
+from hushpoint._silence import silent_about, validated
 from hushpoint._types import Array
 from hushpoint.estimators.base import Design, PrivateLinear
 from hushpoint.estimators.classifiers import PrivateLogisticRegression
@@ -53,11 +53,10 @@ class _PrivateAdditive(TellsOfRefits, BaseEstimator):
 
     def _fit(self, X: Any, y: ArrayLike, groups: ArrayLike | None, two_class: bool) -> Self:
         self._tell_of_refits()
-        names = self._named(X)
-        self.n_features_in_ = len(names)
+        table = self._table(X, reset=True)
+        names = list(table)
         schema = Schema(self._columns(names))
-        table = _by_column(X, names)
-        people = len(next(iter(table.values()))) if groups is None else len(np.unique(np.asarray(groups)))
+        people = len(table[names[0]]) if groups is None else len(np.unique(np.asarray(groups)))
         waves = self._waves(people, len(names), two_class)
         self.encoder_ = TableEncoder(schema, waves=waves).fit()
         self.linear_ = self._linear()
@@ -80,25 +79,24 @@ class _PrivateAdditive(TellsOfRefits, BaseEstimator):
         delta = 1e-6 if self.delta is None or not 0 < self.delta < 1 else self.delta
         return plan_waves(people, columns, Budget(float(epsilon), delta, adjacency=self.adjacency), two_class=two_class)
 
-    def _named(self, X: Any) -> list[str]:
-        """The names of the columns: those of a data frame, or x0, x1, ..."""
-        columns = getattr(X, "columns", None)
-        if columns is not None:
-            names = list(map(str, columns))
-            if len(set(names)) != len(names):
-                raise ValueError("X has two columns of one name. Rename one of them.")
-            self.feature_names_in_ = np.array(names, dtype=object)
-            return names
-        if hasattr(self, "feature_names_in_"):
-            del self.feature_names_in_
-        shape = np.shape(X)
-        if len(shape) != 2:
-            raise ValueError(
-                f"X has {len(shape)} dimension(s). Pass a table of shape (rows, columns). Reshape your data."
-            )
-        if 0 in shape:
-            raise ValueError(f"X has shape {shape}. Pass at least one row and one column.")
-        return [f"x{j}" for j in range(shape[1])]
+    def _table(self, X: Any, reset: bool) -> dict[str, NDArray[Any]]:
+        """The columns by name (x0, x1, ... where they have none), as scikit-learn checks them."""
+        if self.categories:  # cells of any kind: an array of numbers would lose them
+            validated(self, X, reset=reset, skip_check_array=True)
+            if np.ndim(X) != 2:
+                raise ValueError(f"X has {np.ndim(X)} dimension(s). Pass a table of shape (rows, columns).")
+            if 0 in np.shape(X):
+                raise ValueError(f"X has shape {np.shape(X)}. Pass at least one row and one column.")
+        else:
+            allowed: Any = "allow-nan" if len(self.missing) else True
+            checked = validated(self, X, reset=reset, dtype=np.float64, ensure_all_finite=allowed)
+            X = checked if not hasattr(X, "iloc") else X
+        names = getattr(self, "feature_names_in_", None)
+        names = [f"x{j}" for j in range(self.n_features_in_)] if names is None else [str(name) for name in names]
+        if hasattr(X, "iloc"):
+            return {name: np.asarray(X.iloc[:, j]) for j, name in enumerate(names)}
+        cells = X if hasattr(X, "dtype") else np.array(X, dtype=object)
+        return {name: np.asarray(cells[:, j]) for j, name in enumerate(names)}
 
     def _columns(self, names: list[str]) -> dict[str, Column]:
         """What is declared of each column."""
@@ -148,20 +146,7 @@ class _PrivateAdditive(TellsOfRefits, BaseEstimator):
 
     def _encoded(self, X: Any) -> Any:
         check_is_fitted(self)
-        names = list(self.encoder_.schema_.features)
-        columns = getattr(X, "columns", None)
-        if columns is not None and hasattr(self, "feature_names_in_") and list(map(str, columns)) != names:
-            raise ValueError(
-                "The feature names should match those that were passed during fit: pass the columns of the training, "
-                "in its order."
-            )
-        if columns is None and (np.ndim(X) != 2 or np.shape(X)[1] != len(names)):
-            told = f"{np.shape(X)[1]} features" if np.ndim(X) == 2 else f"{np.ndim(X)} dimension(s). Reshape your data"
-            raise ValueError(
-                f"X has {told}, but {type(self).__name__} is expecting {len(names)} features as input: pass the "
-                "columns of the training."
-            )
-        return self.encoder_.transform(_by_column(X, names))
+        return self.encoder_.transform(self._table(X, reset=False))
 
     def shape(self, column: Any, values: ArrayLike | None = None) -> tuple[NDArray[Any], Array]:
         """What a column adds to the score: values of it, and a contribution for each (a column each with classes).
@@ -270,22 +255,26 @@ class PrivateAdditiveClassifier(ClassifierMixin, _PrivateAdditive):
     @silent_about("X")
     def decision_function(self, X: Any) -> Array:
         """Log-odds of ``classes_[1]``; with more classes, a column each."""
-        return np.asarray(self.linear_.decision_function(self._encoded(X)))
+        rows = self._encoded(X)
+        return np.asarray(self.linear_.decision_function(rows))
 
     @silent_about("X")
     def predict(self, X: Any) -> NDArray[Any]:
         """The most likely class of each row."""
-        return np.asarray(self.linear_.predict(self._encoded(X)))
+        rows = self._encoded(X)
+        return np.asarray(self.linear_.predict(rows))
 
     @silent_about("X")
     def predict_proba(self, X: Any) -> Array:
         """Probability of each class, a column each."""
-        return np.asarray(self.linear_.predict_proba(self._encoded(X)))
+        rows = self._encoded(X)
+        return np.asarray(self.linear_.predict_proba(rows))
 
     @silent_about("X, y or sample_weight")
     def score(self, X: Any, y: ArrayLike, sample_weight: ArrayLike | None = None) -> float:
         """Accuracy on these rows, without noise: not private for them."""
-        return float(self.linear_.score(self._encoded(X), y, sample_weight))
+        rows = self._encoded(X)
+        return float(self.linear_.score(rows, y, sample_weight))
 
 
 @dataclass(eq=False, repr=False)
@@ -335,19 +324,14 @@ class PrivateAdditiveRegressor(RegressorMixin, _PrivateAdditive):
     @silent_about("X")
     def predict(self, X: Any) -> Array:
         """Predicted targets; of a private model clipped to ``target_range``."""
-        return np.asarray(self.linear_.predict(self._encoded(X)))
+        rows = self._encoded(X)
+        return np.asarray(self.linear_.predict(rows))
 
     @silent_about("X, y or sample_weight")
     def score(self, X: Any, y: ArrayLike, sample_weight: ArrayLike | None = None) -> float:
         """R squared on these rows, without noise: not private for them."""
-        return float(self.linear_.score(self._encoded(X), y, sample_weight))
-
-
-def _by_column(X: Any, names: list[str]) -> dict[str, NDArray[Any]]:
-    if hasattr(X, "columns"):
-        return {name: np.asarray(X.iloc[:, j]) for j, name in enumerate(names)}
-    table = X if hasattr(X, "dtype") else np.array(X, dtype=object)
-    return {name: np.asarray(table[:, j]) for j, name in enumerate(names)}
+        rows = self._encoded(X)
+        return float(self.linear_.score(rows, y, sample_weight))
 
 
 def _looked_up(who: str, declared: Mapping[Any, Any], names: list[str]) -> dict[str, Any]:
