@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import inspect
+import itertools
+import math
 
 import numpy as np
 import pytest
@@ -61,10 +63,23 @@ def test_the_plan_has_no_way_to_see_data() -> None:
 
 def test_shares_add_up_to_the_budget_and_never_over() -> None:
     for epsilon in (1e-3, 0.1, 1.0, 10.0):
-        plan = plan_parameters(5000, 20, hp.Budget(epsilon, 1e-6))
-        parts = (plan.moment_mu, plan.length_mu, plan.descent_mu)
-        assert hp.privacy.gdp_epsilon(float(np.sqrt(np.square(parts).sum())), 1e-6) <= epsilon
-        assert np.sqrt(np.square(parts).sum()) == pytest.approx(plan.mu, rel=1e-12)
+        for penalty, features in itertools.product((None, "l2", "l1"), (20, 5000)):
+            plan = plan_parameters(5000, features, hp.Budget(epsilon, 1e-6), penalty=penalty)
+            parts = (plan.mean_mu, plan.moment_mu, plan.length_mu, plan.descent_mu, plan.calibration_mu)
+            assert hp.privacy.gdp_epsilon(float(np.sqrt(np.square(parts).sum())), 1e-6) <= epsilon
+            assert np.sqrt(np.square(parts).sum()) == pytest.approx(plan.mu, rel=1e-12)
+            assert (plan.mean_mu > 0) is (plan.metric == "diagonal")
+            assert (plan.calibration_mu > 0) is (penalty is None)
+
+
+def test_nothing_is_paid_for_what_is_not_bought() -> None:
+    # Catches: means bought where no constant could take them off the rows, or a scale learned against a penalty.
+    assert plan_parameters(5000, 5000, BUDGET, fit_intercept=False).mean_share == 0
+    assert plan_parameters(5000, 20, BUDGET).mean_share == 0
+    assert plan_parameters(5000, 20, BUDGET, penalty="l2").calibration_share == 0
+    for n in (10, 1000, 10**6):
+        share = plan_parameters(n, 20, BUDGET).calibration_share
+        assert 0.02 <= share <= 0.15
 
 
 def test_more_budget_means_more_steps_and_finer_moments() -> None:

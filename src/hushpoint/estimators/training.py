@@ -164,7 +164,7 @@ def chain(
     if parameters.calibration_share:
         share = parameters.calibration_mu / math.sqrt(models)
         for index in range(models):
-            calibration = Calibration.of(found[index], metric, constant, parameters)
+            calibration = Calibration.of(found[index].copy(), metric, constant, parameters)
             last = _calibration(calibration, facts, parameters, share, lattice)
             answer = yield Link("calibration", last, share, partial(calibration.look, last.facts), index)
             found[index] = calibration.applied(answer.model)
