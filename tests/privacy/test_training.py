@@ -256,7 +256,7 @@ class Run:
 
 @dataclass
 class Spy:
-    """What one fit released on the way, the metrics that were made of it, and every draw's scale, by what it was for."""
+    """What one fit released, the metrics that were made of it, and the scale of every draw, by what it was for."""
 
     runs: list[Run] = field(default_factory=list)
     metrics: list[Metric] = field(default_factory=list)
@@ -472,7 +472,7 @@ def calibration_on(problem: Problem, intercept: bool, adjacency: Adjacency, latt
 def test_no_item_moves_a_calibration_further_than_claimed(
     loss: str, users: bool, intercept: bool, lattice: bool
 ) -> None:
-    """Would catch: scores that are not cut, limits by a row's length and not by that of its score, users that add up."""
+    """Would catch: scores that are not cut, limits by the length of a row and not of its score, users that add up."""
     rng = np.random.default_rng(16)
     for trial in range(4):
         count = rng.integers(1, 6, size=2) if users else (1, 1)
@@ -708,9 +708,7 @@ def test_the_parts_never_exceed_the_budget(adjacency: Adjacency) -> None:
             whole = Fraction(gdp_mu(epsilon, delta)) ** 2
             for items, penalty, diagonal in product((1, 30, 10**4, 10**10), (None, "l2", "l1"), (False, True)):
                 with diagonal_metric(diagonal):
-                    plan = plan_parameters(
-                        items, 7, hp.Budget(epsilon, delta), penalty=penalty, adjacency=adjacency
-                    )
+                    plan = plan_parameters(items, 7, hp.Budget(epsilon, delta), penalty=penalty, adjacency=adjacency)
                 for classes in (1, 3, 10):
                     once = [plan.mean_mu, plan.moment_mu, plan.length_mu]
                     each = [plan.descent_mu / math.sqrt(classes), plan.calibration_mu / math.sqrt(classes)]
@@ -874,9 +872,7 @@ def likelihood_ratios(
         images = partial(image_in_metric, spy.metrics[0], constant)
         if part == "calibration":
             images = partial(image_in_scores, run.link.look.func.__self__)  # type: ignore[attr-defined]
-        gradients = [
-            last_gradient(run, images(X[-1]), target_of(estimator, y, run.link.model)) for X, y in worlds
-        ]
+        gradients = [last_gradient(run, images(X[-1]), target_of(estimator, y, run.link.model)) for X, y in worlds]
         moved = gradients[1] - gradients[0]
         # The sum of all others' gradients is the same in both worlds; what stands out is the last item's.
         seen = step_noise(run) + gradients[side] - (gradients[0] + gradients[1]) / 2
@@ -943,14 +939,19 @@ def test_linear_regression_keeps_its_promise(lattice: bool) -> None:
         (hp.PrivateLinearRegression(**DECLARED, target_range=(0.0, 1.0)), FLIPPED, {"descent": 0.25}, {}),
         (hp.PrivateLogisticRegression(**DECLARED), TURNED, {"second moments": 0.0}, {}),
         (hp.PrivateLogisticRegression(**DECLARED), OPPOSITE, {"means": 0.0}, {"diagonal": True}),
-        (hp.PrivateLogisticRegression(**DECLARED), FLIPPED, {"calibration": 0.25}, {"calibration_share": 0.8}),
+        (
+            hp.PrivateLinearSVC(**DECLARED, fit_intercept=False),
+            OPPOSITE,
+            {"calibration": 0.2},
+            {"steps": 1, "calibration_share": 0.8},
+        ),
     ],
     ids=[
         "logistic, a quarter of the noise on gradients",
         "linear, the same",
         "moments without noise",
         "means without noise",
-        "a quarter of the noise on the calibration",
+        "a fifth of the noise on the calibration",
     ],
 )
 @LATTICE
@@ -959,15 +960,6 @@ def test_the_audit_catches_missing_noise(
 ) -> None:
     found, budget = audit_fit(estimator, pair, TWO, 100, noise=noise, lattice=lattice, **options)
     assert found > budget
-
-
-@pytest.mark.parametrize("factor", [1.0, 0.5], ids=["as it is", "halved"])
-def test_the_audit_sees_half_the_noise_where_the_calibration_has_most_of_the_budget(factor: float) -> None:
-    """The same fit keeps its promise with the noise that it should have, and breaks it with half of that."""
-    svc = hp.PrivateLinearSVC(**DECLARED, fit_intercept=False)  # its slopes at 0 are beyond every limit
-    options = {"noise": {"calibration": factor}, "calibration_share": 0.9}
-    found, budget = audit_fit(svc, OPPOSITE, TWO, 1000, steps=1, **options)
-    assert (found <= budget) is (factor == 1.0)
 
 
 @pytest.mark.parametrize("part", ["descent", "calibration"])
@@ -984,7 +976,7 @@ def test_the_audit_catches_a_budget_that_is_not_split(part: str, monkeypatch: py
     labels = (np.arange(24) % 10).astype(float)
     several = hp.PrivateLinearSVC(**DECLARED, fit_intercept=False)  # its slopes at 0 are beyond every limit
     options = {"calibration_share": 0.9} if calibration else {}
-    found, budget = audit_fit(several, OPPOSITE, labels, 200, steps=1, **options)
+    found, budget = audit_fit(several, OPPOSITE, labels, 120, steps=1, **options)
     assert found > budget
 
 
