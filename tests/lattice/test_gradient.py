@@ -24,7 +24,7 @@ from hushpoint.lattice import rounded_normals
 from hushpoint.losses import ClassWeighted, Logistic
 from hushpoint.noise import seeded_source
 from hushpoint.operators.lattice_gradient import GradientGrid, LatticeGradient
-from hushpoint.operators.lattice_moments import LatticeMeans, LatticeMeanSquare, LatticeMoments
+from hushpoint.operators.lattice_moments import LatticeMeanSquare, LatticeMoments
 from hushpoint.plan import Plan
 from hushpoint.problem import Problem
 from hushpoint.rows import RowGrid, Turn, integer_rows

@@ -92,7 +92,7 @@ def test_two_sites_train_what_one_holder_of_all_rows_trains(
 ) -> None:
     """On the lattice to the bit: sums of whole numbers do not depend on who adds them."""
     rng = np.random.default_rng(0)
-    X, classes = rng.normal(size=(60, 3)) + [1.0, 0.0, -0.5], np.arange(60) % 3
+    X, classes = rng.normal(loc=(1.0, 0.0, -0.5), size=(60, 3)), np.arange(60) % 3
     if wide:
         monkeypatch.setattr(planner, "_LARGEST_FULL", 0)
     owners = np.repeat(np.arange(20), 3) if users else None
