@@ -20,10 +20,9 @@ from hushpoint.estimators import planner, training
 from hushpoint.estimators.planner import Parameters, plan_parameters
 from hushpoint.estimators.training import Answer, Link, Penalty
 from hushpoint.noise import Source, source_for
-from hushpoint.operators import Gradient, MeanSquare, SecondMoments
+from hushpoint.operators import Gradient, Means, MeanSquare, SecondMoments
 from hushpoint.operators.lattice_gradient import LatticeGradient
 from hushpoint.operators.lattice_moments import LatticeMeans, LatticeMeanSquare, LatticeMoments
-from hushpoint.operators.moments import Means
 from hushpoint.privacy.guarantee import Adjacency
 from hushpoint.problem import PRIVATE, Problem
 
