@@ -55,8 +55,8 @@ Part = Literal["means", "second moments", "length", "descent", "calibration"]
 class Link:
     """One plan of a training: facts and no rows, and how whoever holds rows of the problem looks at them for it.
 
-    ``part`` says what it is for; ``mu`` is the share of the budget that the plan may cost. ``model`` says for which model it is, whose targets take
-    the place of the rows' own; None: for all of them.
+    ``part`` says what it is for; ``mu`` is the share of the budget that the plan may cost. ``model`` says for which model
+    it is, whose targets take the place of the rows' own; None: for all of them.
     """
 
     part: Part
