@@ -115,6 +115,7 @@ BUGS = [
         old="return self.mu * math.sqrt(self.mean_share)",
         new="return self.mu",
         why="the means cost as much as all releases together were to cost",
+        tests=("tests/test_planner.py",),
     ),
     _estimators(
         name="shares-without-the-calibration",
@@ -122,6 +123,7 @@ BUGS = [
         old="others = self.mean_share + self.moment_share + self.length_share + self.calibration_share",
         new="others = self.mean_share + self.moment_share + self.length_share",
         why="the parts add up to more than was asked for",
+        tests=("tests/test_planner.py",),
     ),
     _estimators(
         name="calibrations-do-not-share",
@@ -129,6 +131,7 @@ BUGS = [
         old="parameters.calibration_mu / math.sqrt(models)",
         new="parameters.calibration_mu",
         why="the calibration of every class spends what all of them have",
+        tests=("tests/privacy/test_chain.py",),
     ),
     _estimators(
         name="calibration-of-twenty-steps-priced-as-one",
@@ -143,14 +146,7 @@ BUGS = [
         old="_priced(gradient, mapped, share, parameters.adjacency, metric.steps), tail",
         new="_priced(gradient, mapped, share, parameters.adjacency, parameters.steps), steps=metric.steps, tail",
         why="the moments ask for more steps than the noise is for",
-    ),
-    _estimators(
-        name="scores-not-cut",
-        file=f"{_HERE}/estimators/calibration.py",
-        old="scores = np.clip((scores + offset) / self.deviation, -_CAP, _CAP)",
-        new="scores = (scores + offset) / self.deviation",
-        why="a score far from all others is scaled with its constant, and on the lattice no bound would be for it",
-        tests=("tests/test_calibrated_scores.py",),
+        tests=("tests/privacy/test_training.py::test_what_was_released_decides_the_number_of_steps",),
     ),
     _estimators(
         name="scores-of-a-whole-table",
@@ -163,8 +159,8 @@ BUGS = [
     _estimators(
         name="calibration-without-its-clip",
         file=f"{_HERE}/estimators/calibration.py",
-        old="row_norm=longest, clip=self.clip",
-        new="row_norm=longest, clip=2 * self.clip",
+        old="return bounded_rows(facts, ArrayRows(table)",
+        new="return bounded_rows(replace(facts, clip=2 * self.clip), ArrayRows(table)",
         why="gradients of a calibration are twice as long as they are said to be",
     ),
     _estimators(
@@ -172,7 +168,7 @@ BUGS = [
         file=f"{_HERE}/rows/mapped.py",
         old="np.maximum(length - 2 * (part @ centre) + last, 0.0)",
         new="np.maximum(length - 2 * (part @ centre) - last, 0.0)",
-        why="the slope limit is that of a row that was not centred",
+        why="the slope limit is that of a shorter row",
     ),
     _estimators(
         name="budget-not-shared-among-classes",
