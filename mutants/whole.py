@@ -10,6 +10,7 @@ _OPERATORS = "src/hushpoint/operators"
 _KERNELS = "src/hushpoint/kernels"
 
 _gradient = partial(Mutant, room="whole numbers", tests=("tests/lattice/test_gradient.py",))
+_centred = partial(Mutant, room="whole numbers", tests=("tests/lattice/test_centred.py",))
 _sites = partial(Mutant, room="whole numbers", tests=("tests/lattice/test_sites.py",))
 _coordinates = partial(Mutant, room="whole numbers", tests=("tests/lattice/test_coordinates.py",))
 _counts = partial(Mutant, room="whole numbers", tests=("tests/lattice/test_counts.py",))
@@ -18,8 +19,8 @@ BUGS = [
     _gradient(
         name="moments-rounded-to-nearest",
         file=f"{_OPERATORS}/lattice_moments.py",
-        old="return np.trunc(np.ldexp(part[:], -self.grid.coarse)) if self.grid.coarse else part[:]",
-        new="return np.rint(np.ldexp(part[:], -self.grid.coarse)) if self.grid.coarse else part[:]",
+        old="return np.trunc(np.ldexp(part[:], -self.coarse)) if self.coarse else part[:]",
+        new="return np.rint(np.ldexp(part[:], -self.coarse)) if self.coarse else part[:]",
         why="rows of the coarser grid are longer than the bound on the moments allows",
     ),
     _gradient(
@@ -139,6 +140,42 @@ BUGS = [
         old="found = (found + products[:, k]) >> LIMB",
         new="found = products[:, k] >> LIMB",
         why="the sum in the metric is no sum of bounded messages any more",
+    ),
+    _centred(
+        name="column-of-the-wrong-sign",
+        file="src/hushpoint/rows/turn.py",
+        old="highs, lows = highs + column * high[-1], lows + column * low[-1]",
+        new="highs, lows = highs - column * high[-1], lows - column * low[-1]",
+        why="messages are moved away from the rows whose lengths they were cut by",
+    ),
+    _centred(
+        name="lengths-without-slack",
+        file="src/hushpoint/rows/turn.py",
+        old="slack = 2 * (width + 16) * 2.0**-52 * (found + constant_part)",
+        new="slack = 0.0",
+        why="a row close to the centre counts as shorter than it is, and its message is longer than K",
+    ),
+    _centred(
+        name="lengths-before-the-centre",
+        file="src/hushpoint/rows/turn.py",
+        old="            if self.column is not None:\n                # |d a",
+        new="            if self.column is None:\n                # |d a",
+        why="messages are cut by the lengths of rows that were not centred",
+    ),
+    _centred(
+        name="means-of-users-cut-too-late",
+        file=f"{_OPERATORS}/lattice_moments.py",
+        old="most = _EXACT >> (self.degree * (BITS - self.coarse) + 1)",
+        new="most = _EXACT",
+        why="partial sums beyond 2^53 round, and in an order that other rows decide",
+    ),
+    _gradient(
+        name="lattice-means-moved-half-as-far",
+        file=f"{_OPERATORS}/lattice_moments.py",
+        old='return (1 if adjacency == "zero-out" else 4) * longest * (1 << self.grid.shares) ** 2',
+        new='return (1 if adjacency == "zero-out" else 2) * longest * (1 << self.grid.shares) ** 2',
+        why="a row is replaced by its opposite, and the means have less noise than that asks for",
+        tests=("tests/privacy/test_training.py",),
     ),
     Mutant(
         name="noise-rounded-from-floating-point",

@@ -9,7 +9,7 @@ import pytest
 import scipy.sparse
 
 from hushpoint.noise import Noise
-from hushpoint.operators import MeanSquare, SecondMoments
+from hushpoint.operators import Means, MeanSquare, SecondMoments
 from hushpoint.plan import Plan
 from hushpoint.problem import Problem
 from hushpoint.schedules import EveryBlock, PoissonSample
@@ -61,6 +61,8 @@ def test_the_answer_is_the_mean_over_items(store: str, users: bool, constant: fl
     square = MeanSquare(problem.facts)
     lengths = [np.trace(one) for one in item_matrices(problem, 0.0)]
     np.testing.assert_allclose(messages(square, problem)[:, 0], lengths, rtol=1e-6, atol=1e-12)
+    beside = [one[-1, :-1] for one in item_matrices(problem, 1.0)]  # a constant times a row is its mean
+    np.testing.assert_allclose(messages(Means(problem.facts), problem), beside, rtol=1e-9, atol=1e-12)
 
 
 @pytest.mark.parametrize("users", [False, True])
@@ -90,6 +92,11 @@ def test_accounting_reads_the_certificate() -> None:
     assert stated.mu == pytest.approx(2 * math.sqrt(NORM**4 + 2 * NORM**2 * CONSTANT**2) / 3)
     assert "the unit's term in the mean is 0" in str(stated)
     assert plan.guarantee(1e-5).mu == pytest.approx(2 * math.sqrt(2) * (NORM**2 + CONSTANT**2) / 3)
+    plan = Plan(Means(facts), EveryBlock(8), Noise(3.0, "sum"), 4, 1.0, facts=facts)
+    stated = plan.guarantee(1e-5, adjacency="zero-out")
+    assert stated.mu == pytest.approx(2 * NORM / 3)
+    assert "the unit's term in the mean is 0" in str(stated)
+    assert plan.guarantee(1e-5).mu == pytest.approx(4 * NORM / 3)
 
 
 class Doubled(SecondMoments):
@@ -102,7 +109,12 @@ class LongRows(MeanSquare):
         return np.array([row_weights @ rows.squared_norms**4])
 
 
-@pytest.mark.parametrize("kind", [Doubled, LongRows])
+class DoubledMeans(Means):
+    def total(self, rows, row_weights):
+        return 2 * super().total(rows, row_weights)
+
+
+@pytest.mark.parametrize("kind", [Doubled, DoubledMeans, LongRows])
 def test_a_subclass_inherits_no_claim(kind: type) -> None:
     certificate = kind(some_problem().facts).certificate(1.0)
     assert not certificate.sensitivity
@@ -110,7 +122,7 @@ def test_a_subclass_inherits_no_claim(kind: type) -> None:
         certificate.shift("record")
 
 
-@pytest.mark.parametrize("kind", [SecondMoments, MeanSquare])
+@pytest.mark.parametrize("kind", [Means, SecondMoments, MeanSquare])
 def test_what_is_not_proved_is_not_claimed(kind: type) -> None:
     undeclared = Problem.declared(8, 3).facts
     with pytest.raises(ValueError, match="row_norm is not declared"):

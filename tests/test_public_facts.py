@@ -1,6 +1,7 @@
 """What a plan tells that leaves the house: facts that were declared, and nothing that moves with one user."""
 
 import json
+import re
 from dataclasses import replace
 
 import numpy as np
@@ -84,7 +85,9 @@ def test_declared_rows_stay_in_the_plan():
         replace(plan.facts, rows_per_item="some")
 
 
-NOISY = ("coef_", "intercept_", "best_score_")  # releases; the clip is a function of noisy moments
+# Releases; clip and number of steps are functions of noisy moments (test_training.py: what was released decides them).
+NOISY = ("coef_", "intercept_", "best_score_", "n_iter_")
+FROM_MOMENTS = re.compile(r"gradients clipped at|\d+ noisy steps")
 
 
 def told(fitted):
@@ -92,7 +95,11 @@ def told(fitted):
     known = {}
     for name, value in vars(fitted).items():
         if isinstance(value, hp.Guarantee):
-            value = [ground for ground in value.grounds if not ground.startswith("gradients clipped at")]
+            value = [
+                ground for ground in value.grounds if not re.match(r"gradients clipped at|\d+ noisy steps", ground)
+            ]
+        if name == "n_passes_":  # but for the steps, declared facts decide
+            value -= fitted.n_iter_
         if name == "best_estimator_":
             value = told(value)
         if name not in NOISY:

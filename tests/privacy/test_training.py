@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import partial
+from itertools import product
 from typing import Any
 
 import numpy as np
@@ -21,15 +22,16 @@ from scipy import special, stats
 
 import hushpoint as hp
 from hushpoint import noise as noise_room
-from hushpoint.estimators import base, training
-from hushpoint.estimators.metric import Metric, Moments
+from hushpoint._described import described
+from hushpoint.estimators import base, planner, training
+from hushpoint.estimators.calibration import Calibration
+from hushpoint.estimators.metric import Metric, Moments, choose_metric
 from hushpoint.estimators.planner import Parameters, plan_parameters
-from hushpoint.estimators.training import Answer
+from hushpoint.estimators.training import Answer, Link
 from hushpoint.losses import ClassWeighted, Logistic, Loss
 from hushpoint.noise import Source
 from hushpoint.operators.gradient import Gradient
-from hushpoint.operators.lattice_gradient import LatticeGradient
-from hushpoint.operators.moments import MeanSquare, SecondMoments
+from hushpoint.operators.moments import SecondMoments
 from hushpoint.plan import Plan
 from hushpoint.privacy import gdp_mu
 from hushpoint.privacy.auditor import _lower, _upper
@@ -76,16 +78,25 @@ def two_worlds(
     return worlds[0], worlds[1]
 
 
+@contextmanager
+def diagonal_metric(chosen: bool = True) -> Iterator[None]:
+    """Plans have a diagonal metric, and so means, without a penalty: what wide data have."""
+    with pytest.MonkeyPatch.context() as patch:
+        if chosen:
+            patch.setattr(planner, "_LARGEST_FULL", 0)
+        yield
+
+
 def plan_for(problem: Problem, intercept: bool, diagonal: bool, adjacency: Adjacency, **more: Any) -> Parameters:
-    plan = plan_parameters(
-        problem.items,
-        problem.features,
-        2.0,
-        loss=problem.facts.loss,
-        penalty="l1" if diagonal else None,
-        fit_intercept=intercept,
-        adjacency=adjacency,
-    )
+    with diagonal_metric(diagonal):
+        plan = plan_parameters(
+            problem.items,
+            problem.features,
+            2.0,
+            loss=problem.facts.loss,
+            fit_intercept=intercept,
+            adjacency=adjacency,
+        )
     return replace(plan, **more)
 
 
@@ -99,44 +110,67 @@ def moments_moved(norm: float, constant: float, adjacency: Adjacency) -> float:
     return math.sqrt(2) * (norm**2 + constant**2)
 
 
-def released_moments(problem: Problem, plan: Parameters, constant: float, seed: int, noise: float = 1.0) -> Moments:
-    """What a training reads of its first two releases; ``noise`` is a factor on theirs."""
-    seen = []
-
-    def choose(moments: Moments, plan: Parameters) -> Metric:
-        seen.append(moments)
-        return Metric(None, np.ones(plan.width), 1.0, 1.0)
-
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(training, "choose_metric", choose)
-        links = training.chain(problem.facts, plan, fit_intercept=constant > 0, lattice=False)
-        link = next(links)
-        for place in range(2):
-            noisy = replace(link.plan, noise=replace(link.plan.noise, std=noise * link.plan.noise.std))
-            result = noisy.on(problem).run(seed=training._seed_of(seed, place))
-            link = links.send(Answer(result.model, result.model))
-    return seen[0]
+def first_links(problem: Problem, plan: Parameters, intercept: bool, lattice: bool = False) -> list[Link]:
+    """The links before the descents: which they are, and what they ask for, depends on no answer."""
+    links, found = training.chain(problem.facts, plan, fit_intercept=intercept, lattice=lattice), []
+    link = next(links)
+    while link.part != "descent":
+        found.append(link)
+        nothing = np.zeros(link.plan.operator.message_size)
+        link = links.send(Answer(nothing, nothing))
+    return found
 
 
-def exact_moments(problem: Problem, plan: Parameters, constant: float) -> Moments:
-    return released_moments(problem, plan, constant, 0, noise=0.0)
+def exact_answer(link: Link, problem: Problem) -> Array:
+    """What a link of one step would release without noise."""
+    operator, blocks = link.plan.operator, np.zeros((problem.items, 0))
+    rows = operator.prepare(link.look(problem.rows))
+    found = operator.move(rows, slice(None), blocks, np.zeros(operator.message_size), 1.0, None, None)[1]
+    return operator.combine(np.zeros(operator.message_size), operator.cut(found), None, 1.0)
+
+
+def exact_answers(problem: Problem, plan: Parameters, intercept: bool, lattice: bool = False) -> dict[str, Array]:
+    return {link.part: exact_answer(link, problem) for link in first_links(problem, plan, intercept, lattice)}
+
+
+def released_answers(problem: Problem, links: list[Link], seed: int) -> dict[str, Array]:
+    """What the first links release, noise and all."""
+    return {
+        link.part: link.plan.on(problem).run(seed=training._seed_of(seed, place)).model
+        for place, link in enumerate(links)
+    }
+
+
+def matrix_of(link: Link, released: Array) -> Array:
+    operator = link.plan.operator
+    assert isinstance(operator, SecondMoments)
+    return operator.matrix(released)
 
 
 def moved_by(
-    worlds: tuple[Problem, Problem], intercept: bool, diagonal: bool, adjacency: Adjacency
-) -> tuple[float, ...]:
-    """Distance of the two worlds' sums, and what is claimed: of the moments, and of the squared lengths."""
+    worlds: tuple[Problem, Problem], intercept: bool, diagonal: bool, adjacency: Adjacency, lattice: bool = False
+) -> dict[str, tuple[float, float]]:
+    """Distance of the two worlds' sums, and what is claimed: of the means, the moments and the squared lengths."""
     plan = plan_for(worlds[0], intercept, diagonal, adjacency)
-    constant = plan.constant * NORM if intercept else 0.0
-    one, other = (exact_moments(world, plan, constant) for world in worlds)
-    facts = worlds[0].facts
-    claimed = SecondMoments(facts, constant, diagonal).certificate(1.0).shift(facts.unit, adjacency)
-    assert claimed == pytest.approx(moments_moved(NORM, 0.0 if diagonal else constant, adjacency), rel=1e-12)
-    assert MeanSquare(facts).certificate(1.0).shift(facts.unit, adjacency) == NORM**2
-    # the claim is what the noise was scaled to
-    assert one.noise_std * plan.items * plan.moment_mu == pytest.approx(claimed, rel=1e-12)
-    moments = plan.items * float(np.linalg.norm(one.matrix - other.matrix))
-    return moments, claimed, plan.items * abs(one.mean_square - other.mean_square), NORM**2
+    constant = 0.0 if diagonal or not intercept else plan.constant * NORM
+    links = first_links(worlds[0], plan, intercept, lattice)
+    unit = worlds[0].facts.unit
+    expected = {
+        "means": NORM if adjacency == "zero-out" else 2 * NORM,
+        "second moments": (29 if lattice else 1) * moments_moved(NORM, constant, adjacency),
+        "length": NORM**2,
+    }
+    assert [link.part for link in links] == [*(["means"] if diagonal and intercept else []), "second moments", "length"]
+    found = {}
+    for link in links:
+        claimed = link.plan.operator.certificate(1.0).shift(unit, adjacency)
+        assert claimed == pytest.approx(expected[link.part], rel=1e-3 if lattice else 1e-12)
+        # the claim is what the noise was scaled to
+        assert link.plan.noise.std * link.mu == pytest.approx(claimed, rel=1e-5 if lattice else 1e-12)
+        assert link.plan.noise.std * link.mu >= claimed
+        one, other = (exact_answer(link, world) for world in worlds)
+        found[link.part] = plan.items * float(np.linalg.norm(one - other)), float(claimed)
+    return found
 
 
 SHAPES = [
@@ -144,10 +178,14 @@ SHAPES = [
 ]
 
 
+LATTICE = pytest.mark.parametrize("lattice", [False, True], ids=["real numbers", "lattice"])
+
+
+@LATTICE
 @pytest.mark.parametrize("adjacency", ADJACENCIES)
 @pytest.mark.parametrize(("users", "intercept", "diagonal"), SHAPES)
 def test_no_item_moves_the_moments_further_than_claimed(
-    users: bool, intercept: bool, diagonal: bool, adjacency: Adjacency
+    users: bool, intercept: bool, diagonal: bool, adjacency: Adjacency, lattice: bool
 ) -> None:
     """Would catch: a constant left out of D, sums over a user's rows in place of means, rows that escape row_norm."""
     rng = np.random.default_rng(1)
@@ -157,17 +195,16 @@ def test_no_item_moves_the_moments_further_than_claimed(
         mine = some_rows(rng, count[0], 3)
         # For the moments, a row of zeros is what zero-out does.
         other = some_rows(rng, count[1], 3) if adjacency == "replace-one" else np.zeros((count[1], 3))
-        moments, claimed, squares, largest = moved_by(
-            two_worlds(mine, other, rest, users), intercept, diagonal, adjacency
-        )
-        assert moments <= claimed * (1 + 1e-12)
-        assert squares <= largest * (1 + 1e-12)
+        found = moved_by(two_worlds(mine, other, rest, users), intercept, diagonal, adjacency, lattice)
+        for moved, claimed in found.values():
+            assert moved <= claimed * (1 + 1e-12)
 
 
+@LATTICE
 @pytest.mark.parametrize("adjacency", ADJACENCIES)
 @pytest.mark.parametrize(("users", "intercept", "diagonal"), SHAPES)
 def test_some_item_moves_the_moments_as_far_as_claimed(
-    users: bool, intercept: bool, diagonal: bool, adjacency: Adjacency
+    users: bool, intercept: bool, diagonal: bool, adjacency: Adjacency, lattice: bool
 ) -> None:
     """So that the test above can fail: a claim 1% smaller is refuted."""
     constant = 0.25 * NORM if intercept and not diagonal else 0.0
@@ -176,24 +213,30 @@ def test_some_item_moves_the_moments_as_far_as_claimed(
     other = np.array([[across, math.sqrt(NORM**2 - across**2), 0.0]])
     if adjacency == "zero-out":
         other = np.zeros((1, 3))
+    opposite = other if adjacency == "zero-out" else -mine  # as far from a row as can be
     if users:
-        mine, other = np.repeat(mine, 3, axis=0), np.repeat(other, 2, axis=0)
+        mine, other, opposite = (np.repeat(row, k, axis=0) for row, k in ((mine, 4), (other, 2), (opposite, 2)))
     rest = np.random.default_rng(2).normal(size=(6, 3))
-    moments, claimed, squares, largest = moved_by(two_worlds(mine, other, rest, users), intercept, diagonal, adjacency)
-    assert 0.99 * claimed <= moments <= claimed * (1 + 1e-12)
+    found = moved_by(two_worlds(mine, other, rest, users), intercept, diagonal, adjacency, lattice)
+    moved, claimed = found["second moments"]
+    assert 0.99 * claimed <= moved <= claimed * (1 + 1e-12)
     if adjacency == "zero-out":
-        assert squares >= 0.99 * largest
+        moved, claimed = found["length"]
+        assert moved >= 0.99 * claimed
+    if diagonal and intercept:
+        found = moved_by(two_worlds(mine, opposite, rest, users), intercept, diagonal, adjacency, lattice)
+        moved, claimed = found["means"]
+        assert 0.99 * claimed <= moved <= claimed * (1 + 1e-12)
 
 
 def test_a_user_counts_once_however_many_rows() -> None:
-    """A user's rows repeated ten times change neither moments nor gradients."""
+    """A user's rows repeated ten times change neither means nor moments nor gradients."""
     rng = np.random.default_rng(3)
     mine, rest = some_rows(rng, 2, 3), some_rows(rng, 6, 3)
     worlds = two_worlds(mine, np.repeat(mine, 10, axis=0), rest, True, "logistic", targets=(1.0, 1.0))
     for diagonal in (False, True):
-        moments, _, squares, _ = moved_by(worlds, True, diagonal, "replace-one")
-        assert moments <= 1e-12
-        assert squares <= 1e-12
+        for moved, _ in moved_by(worlds, True, diagonal, "replace-one").values():
+            assert moved <= 1e-12
         one, other = (descent_on(world, True, diagonal, "replace-one") for world in worlds)
         assert total(one, np.ones(4)) == pytest.approx(total(other, np.ones(4)), abs=1e-12)
 
@@ -201,88 +244,113 @@ def test_a_user_counts_once_however_many_rows() -> None:
 # --- 2. how far one item moves a sum of gradients
 
 
+@dataclass(frozen=True)
+class Run:
+    """One plan of a fit as it ran: what it was for, on whose rows, its iterates from the start on, and its answer."""
+
+    link: Link
+    plan: Plan
+    path: Array
+    answer: Array
+
+
 @dataclass
 class Spy:
-    """What one fit released on the way: moments, metric, the descents with their iterates, and every draw's scale.
+    """What one fit released, the metrics that were made of it, and the scale of every draw, by what it was for."""
 
-    Draws go by the name of the operator that they are for.
-    """
-
-    moments: list[Moments] = field(default_factory=list)
+    runs: list[Run] = field(default_factory=list)
     metrics: list[Metric] = field(default_factory=list)
-    descents: list[Plan] = field(default_factory=list)
-    paths: list[Array] = field(default_factory=list)
     draws: list[tuple[str, float]] = field(default_factory=list)
 
     def forget(self) -> None:
-        for record in (self.moments, self.metrics, self.descents, self.paths, self.draws):
+        for record in (self.runs, self.metrics, self.draws):
             record.clear()
+
+    def of(self, part: str) -> list[Run]:
+        return [run for run in self.runs if run.link.part == part]
 
 
 @contextmanager
-def spying(steps: int | None = None, noise: dict[str, float] | None = None, lattice: bool = False) -> Iterator[Spy]:
+def spying(
+    steps: int | None = None, noise: dict[str, float] | None = None, lattice: bool = False, **more: Any
+) -> Iterator[Spy]:
     """Watch fits, in real numbers or on the lattice.
 
-    ``steps`` shortens them; ``noise`` plants a bug: factors on the noise of some operators.
+    ``steps`` shortens descents and calibrations; ``noise`` plants a bug: factors on the noise of some parts; the rest
+    takes the place of numbers of the plan.
     """
     spy = Spy()
     choose, run, normals, whole = training.choose_metric, Plan.run, Source.normals, noise_room.rounded_normals
-    planned, running = base.plan_parameters, [""]
+    planned, follow, calibrated, running = base.plan_parameters, training.follow, Calibration.of, list[Link]()
 
     def watched_choice(moments: Moments, plan: Parameters) -> Metric:
-        spy.moments.append(moments)
-        spy.metrics.append(choose(moments, plan))
+        found = choose(moments, plan)
+        spy.metrics.append(found if steps is None else replace(found, steps=steps))
         return spy.metrics[-1]
 
+    def watched_follow(links: Any, ask: Callable[[int, Link], Answer]) -> Any:
+        def watched_ask(place: int, link: Link) -> Answer:
+            running[:] = [link]
+            return ask(place, link)
+
+        return follow(links, watched_ask)
+
     def watched_run(plan: Plan, **options: Any) -> Any:
-        running[0] = plan.operator.name.removesuffix(" on a lattice")
         result = run(plan, **{**options, "history": "models"})
-        if isinstance(plan.operator, (Gradient, LatticeGradient)):
-            spy.descents.append(plan)
-            spy.paths.append(np.vstack([np.zeros(len(result.model)), result.history["models"]]))
+        path = np.vstack([np.zeros(len(result.model)), result.history["models"]])
+        spy.runs.append(Run(running[0], plan, path, result.model))
         return result
 
     def watched_normals(source: Source, role: str, items: Any, step: int, size: int, scale: float = 1.0) -> Array:
         assert role == "sum"
-        spy.draws.append((running[0], scale))
-        return (noise or {}).get(running[0], 1.0) * normals(source, role, items, step, size, scale)
+        part = running[0].part
+        spy.draws.append((part, scale))
+        return (noise or {}).get(part, 1.0) * normals(source, role, items, step, size, scale)
 
     def watched_whole(source: Source, role: str, items: Any, step: int, size: int, scale: int) -> Any:
         assert role == "sum"
-        spy.draws.append((running[0], scale))
-        drawn = (noise or {}).get(running[0], 1.0) * whole(source, role, items, step, size, scale)
+        part = running[0].part
+        spy.draws.append((part, scale))
+        drawn = (noise or {}).get(part, 1.0) * whole(source, role, items, step, size, scale)
         return np.rint(drawn).astype(np.int64)
 
     def train(*arguments: Any, **options: Any) -> Any:
         return training.train(*arguments, **{**options, "lattice": lattice})
 
-    def short_plan(*arguments: Any, **options: Any) -> Parameters:
-        plan = planned(*arguments, **options)
-        return plan if steps is None else replace(plan, steps=steps)
+    def changed_plan(*arguments: Any, **options: Any) -> Parameters:
+        return replace(planned(*arguments, **options), **more)
+
+    def short_calibration(*arguments: Any) -> Calibration:
+        found = calibrated(*arguments)
+        return found if steps is None else replace(found, steps=steps)
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(training, "choose_metric", watched_choice)
+        patch.setattr(training, "follow", watched_follow)
+        patch.setattr(Calibration, "of", staticmethod(short_calibration))
         patch.setattr(Plan, "run", watched_run)
         patch.setattr(Source, "normals", watched_normals)
         patch.setattr(noise_room, "rounded_normals", watched_whole)
-        patch.setattr(base, "plan_parameters", short_plan)
+        patch.setattr(base, "plan_parameters", changed_plan)
         patch.setattr(base, "train", train)
         yield spy
 
 
 def descent_on(problem: Problem, intercept: bool, diagonal: bool, adjacency: Adjacency) -> Plan:
     """The descent that ``train`` makes of a problem, in a metric that does not depend on the problem."""
-    plan = plan_for(problem, intercept, diagonal, adjacency, steps=2)
+    plan = plan_for(problem, intercept, diagonal, adjacency)
     rng = np.random.default_rng(plan.width)
     root = rng.normal(size=(plan.width, plan.width)) * np.geomspace(1, 0.01, plan.width)
     second = np.diag(root @ root.T) if diagonal else root @ root.T
-    fixed = Moments(second, 1e-6, float(np.sum(root**2)))
-    with spying() as spy, pytest.MonkeyPatch.context() as patch:
+    centre = 0.3 * rng.normal(size=plan.width - 1) if diagonal and intercept else None
+    fixed = Moments(second, 1e-6, float(np.sum(root**2)), centre=centre)
+    with spying(steps=2) as spy, pytest.MonkeyPatch.context() as patch:
         choose = training.choose_metric
         patch.setattr(training, "choose_metric", lambda moments, plan: choose(fixed, plan))
         targets = [problem.rows.targets]
         training.train(problem, targets, plan, delta=1e-6, fit_intercept=intercept, seed=0, lattice=False)
-    return spy.descents[0]
+    (descent,) = spy.of("descent")
+    return descent.plan
 
 
 def clip_of(descent: Plan) -> float:
@@ -302,7 +370,8 @@ def total(descent: Plan, point: Array, without: int | None = None) -> Array:
     if without is not None:
         counted[without] = 0.0
     operator, blocks = descent.operator, np.zeros((descent.operator.blocks, 0))
-    found = operator.move(operator.prepare(rows_of(descent)), slice(None), blocks, point, 1.0, None, counted)[1]
+    chosen = slice(None) if operator.unit is None else np.flatnonzero(counted)  # whole numbers have no weights
+    found = operator.move(operator.prepare(rows_of(descent)), chosen, blocks, point, 1.0, None, counted)[1]
     return found if operator.unit is None else operator.cut(found) * operator.unit
 
 
@@ -367,7 +436,11 @@ def test_mapped_rows_do_what_a_dense_copy_would(users: bool, intercept: bool, di
     assert isinstance(mapped, Mapped)
     X = mapped.store[:]
     W = mapped.metric.matrix if mapped.metric.basis is not None else np.diag(mapped.metric.matrix)
+    assert (mapped.metric.centre is not None) is (diagonal and intercept)
+    if diagonal and intercept:
+        X = X - mapped.metric.centre
     table = (np.column_stack([X, np.full(len(X), mapped.constant)]) if intercept else X) @ W
+    np.testing.assert_allclose(mapped[:], table, rtol=1e-12, atol=1e-300)
     lengths = np.linalg.norm(table, axis=1)
     assert np.all(np.sqrt(rows.squared_norms) >= lengths * (1 - 1e-15))
     assert np.sqrt(rows.squared_norms) == pytest.approx(lengths, rel=1e-9)
@@ -378,6 +451,66 @@ def test_mapped_rows_do_what_a_dense_copy_would(users: bool, intercept: bool, di
             slopes = np.clip(slopes, -clip_of(descent) / lengths, clip_of(descent) / lengths)
         expected = table.T @ (slopes / np.repeat(rows.counts, rows.counts))
         assert total(descent, point) == pytest.approx(expected, rel=1e-9, abs=1e-9)
+
+
+def calibration_on(problem: Problem, intercept: bool, adjacency: Adjacency, lattice: bool) -> tuple[Plan, Calibration]:
+    """The calibration that ``train`` makes of a problem, for a model that does not depend on the problem."""
+    plan = plan_for(problem, intercept, False, adjacency)
+    model = np.random.default_rng(plan.width).normal(size=plan.width)
+    moments = Moments(np.eye(plan.width), 1e-6, float(plan.width))
+    metric = Metric(np.eye(plan.width), np.ones(plan.width), np.full(plan.width, 0.1), 1.0, 1.0, 1, moments)
+    calibration = Calibration.of(model, metric, plan.constant * NORM if intercept else 0.0, plan)
+    made = training._calibration(calibration, problem.facts, plan, 0.5, lattice)
+    assert made.facts is not None
+    rows = calibration.look(made.facts, problem.rows)
+    return made.on(Problem.from_facts(made.facts).with_rows(rows)), calibration
+
+
+@LATTICE
+@pytest.mark.parametrize("loss", LOSSES)
+@pytest.mark.parametrize(("users", "intercept"), [(False, False), (False, True), (True, False), (True, True)])
+def test_no_item_moves_a_calibration_further_than_claimed(
+    loss: str, users: bool, intercept: bool, lattice: bool
+) -> None:
+    """Would catch: scores that are not cut, limits by the length of a row and not of its score, users that add up."""
+    rng = np.random.default_rng(16)
+    for trial in range(4):
+        count = rng.integers(1, 6, size=2) if users else (1, 1)
+        worlds = two_worlds(
+            some_rows(rng, count[0], 3),
+            some_rows(rng, count[1], 3),
+            some_rows(rng, 7 + trial % 2, 3),
+            users,
+            LOSSES[loss],
+            targets=rng.choice([-1.0, 1.0], size=2),
+        )
+        for adjacency in ADJACENCIES:
+            (one, calibration), (other, _) = (calibration_on(world, intercept, adjacency, lattice) for world in worlds)
+            moved = (2 if adjacency == "replace-one" else 1) * min(calibration.clip, one.facts.gradient_bound)  # type: ignore[union-attr]
+            claimed = one.operator.certificate(1.0).shift(worlds[0].facts.unit, adjacency)
+            assert claimed == pytest.approx(moved, rel=1e-6)
+            assert one.noise.std == pytest.approx(claimed * math.sqrt(one.steps) / 0.5, rel=1e-6)
+            assert rows_of(one).store.squared_norms().max() <= (5 if intercept else 4) * (1 + 1e-15)
+            for scale in (0.0, 0.1, 10.0, 1e6):
+                point = scale * rng.normal(size=1 + intercept)
+                if adjacency == "replace-one":
+                    apart = total(one, point) - total(other, point)
+                else:
+                    apart = total(one, point) - total(one, point, without=0)
+                assert np.linalg.norm(apart) <= claimed * (1 + 1e-12)
+
+
+@LATTICE
+@pytest.mark.parametrize(("users", "intercept"), [(False, False), (False, True), (True, False), (True, True)])
+def test_some_item_moves_a_calibration_as_far_as_claimed(users: bool, intercept: bool, lattice: bool) -> None:
+    """So that the test above can fail: a row with a large score and either label, its slope beyond the limit."""
+    row = np.repeat(np.array([[0.0, 0.0, 1e3]]), 4 if users else 1, axis=0)
+    rest = np.random.default_rng(5).normal(size=(6, 3))
+    worlds = two_worlds(row, row, rest, users, ClassWeighted(Logistic(), 50.0, 50.0), targets=(-1.0, 1.0))
+    (one, calibration), (other, _) = (calibration_on(world, intercept, "replace-one", lattice) for world in worlds)
+    start = np.zeros(1 + intercept)
+    assert np.linalg.norm(total(one, start) - total(other, start)) >= 0.99 * 2 * calibration.clip
+    assert np.linalg.norm(total(one, start) - total(one, start, without=0)) >= 0.99 * calibration.clip
 
 
 # --- 3. the law of the noise
@@ -420,11 +553,14 @@ def moment_noises(request: pytest.FixtureRequest) -> tuple[Array, Array, bool]:
     problem = Problem(X, np.ones(50), row_norm=NORM)
     plan = plan_for(problem, intercept, False, "replace-one", mu=20.0)
     constant = plan.constant * NORM if intercept else 0.0
-    exact = exact_moments(problem, plan, constant)
-    released = [released_moments(problem, plan, constant, seed) for seed in range(3000)]
+    links = first_links(problem, plan, intercept)
+    exact = exact_answers(problem, plan, intercept)
+    released = [released_answers(problem, links, seed) for seed in range(3000)]
     unit = moments_moved(NORM, constant, "replace-one") / (50 * plan.moment_mu)
-    noise = (np.stack([moments.matrix for moments in released]) - exact.matrix) / unit
-    square = np.array([moments.mean_square for moments in released]) - exact.mean_square
+    noise = np.stack([matrix_of(links[0], one["second moments"] - exact["second moments"]) for one in released]) / unit
+    if intercept:  # what is put back is public
+        noise[:, -1, -1] -= constant**2 / unit
+    square = np.array([one["length"] - exact["length"] for one in released])[:, 0]
     return noise, square * 50 * plan.length_mu / NORM**2, intercept
 
 
@@ -453,71 +589,91 @@ def test_wrong_noise_on_the_moments_is_caught(bug: str, moment_noises: tuple[Arr
     assert not moment_noise_is_right(PLANTED[bug](noise), intercept)
 
 
-def test_the_diagonal_carries_the_stated_noise() -> None:
+def test_the_diagonal_and_the_means_carry_the_stated_noise() -> None:
+    """In the messages themselves: nothing of them is public. The constant is no part of them."""
     problem = Problem(np.random.default_rng(8).normal(size=(40, 3)), np.ones(40), row_norm=NORM)
     plan = plan_for(problem, True, True, "zero-out")
-    exact = exact_moments(problem, plan, 0.5)
-    noise = np.stack([released_moments(problem, plan, 0.5, seed).matrix for seed in range(2000)])
-    noise = (noise - exact.matrix) * 40 * plan.moment_mu / NORM**2
-    assert np.all(noise[:, -1] == 0)  # the constant is public
-    assert two_sided(float((noise[:, :-1] ** 2).sum()), noise[:, :-1].size) > ALARM / 2
-    assert two_sided(float((noise[:, :-1] ** 2).sum()) / 1.2, noise[:, :-1].size) < ALARM / 2
-    assert uncorrelated(noise[:, :-1])
+    links, exact = first_links(problem, plan, True), exact_answers(problem, plan, True)
+    drawn = [released_answers(problem, links, seed) for seed in range(2000)]
+    demanded = {"second moments": NORM**2 / plan.moment_mu, "means": NORM / plan.mean_mu}
+    noises = []
+    for part, unit in demanded.items():
+        noise = np.stack([one[part] - exact[part] for one in drawn]) * 40 / unit
+        assert noise.shape == (2000, 3)
+        assert two_sided(float((noise**2).sum()), noise.size) > ALARM / 2
+        assert two_sided(float((noise**2).sum()) / 1.2, noise.size) < ALARM / 2
+        noises.append(noise)
+    assert uncorrelated(np.hstack(noises))
+    matrix = matrix_of(links[1], drawn[0]["second moments"])
+    assert matrix[-1] == (plan.constant * NORM) ** 2
 
 
 def test_without_an_intercept_no_entry_of_the_diagonal_is_public() -> None:
     """Would catch: the noise left out for a constant that is not there, so that the last feature's moment is exact."""
     problem = Problem(np.random.default_rng(8).normal(size=(40, 3)), np.ones(40), row_norm=NORM)
     plan = plan_for(problem, False, True, "zero-out")
-    exact = exact_moments(problem, plan, 0.0)
-    drawn = [released_moments(problem, plan, 0.0, seed) for seed in range(500)]
-    noise = np.stack([moments.matrix - exact.matrix for moments in drawn]) * 40 * plan.moment_mu / NORM**2
+    links, exact = first_links(problem, plan, False), exact_answers(problem, plan, False)["second moments"]
+    drawn = [released_answers(problem, links[:1], seed)["second moments"] for seed in range(500)]
+    noise = np.stack([matrix_of(links[0], one - exact) for one in drawn]) * 40 * plan.moment_mu / NORM**2
+    assert noise.shape == (500, 3)
     for column in noise.T:
         assert two_sided(float((column**2).sum()), column.size) > ALARM / 3
 
 
+PARTS = {  # columns of what noises_of_fits gives
+    "means": slice(0, 2),
+    "second moments": slice(2, 4),
+    "length": slice(4, 5),
+    "descent": slice(5, 23),
+    "calibration": slice(23, 35),
+}
+
+
 def noises_of_fits(runs: int, noise: dict[str, float] | None = None) -> Array:
-    """A row each of all noise that reached a fit of three classes: moments, mean square, three descents of two steps.
+    """A row each of all noise that reached a fit of three classes: means, moments, mean square, and of each class a
+    descent and a calibration of two steps.
 
     In units of what the guarantee claims, so that each entry should be a standard normal.
     """
-    X, y = np.random.default_rng(9).normal(size=(60, 2)), np.arange(60) % 3
-    classifier = hp.PrivateLogisticRegression(20.0, 1e-3, row_norm=NORM, fit_intercept=False)
+    X, y = np.random.default_rng(9).normal(size=(60, 2)) + 0.5, np.arange(60) % 3
+    classifier = hp.PrivateLogisticRegression(20.0, 1e-3, row_norm=NORM)
     problem = Problem(X, y, "squared", row_norm=NORM)
-    plan = plan_parameters(60, 2, hp.Budget(20.0, 1e-3), loss="logistic", fit_intercept=False)
-    exact = exact_moments(problem, plan, 0.0)
     found = []
-    with spying(steps=2, noise=noise) as spy:
+    with diagonal_metric(), spying(steps=2, noise=noise) as spy:
+        plan = plan_parameters(60, 2, hp.Budget(20.0, 1e-3), loss="logistic")
+        exact = exact_answers(problem, plan, True)
+        sizes = {"means": 2 * NORM, "second moments": math.sqrt(2) * NORM**2, "length": NORM**2}
+        mus = {"means": plan.mean_mu, "second moments": plan.moment_mu, "length": plan.length_mu}
         for seed in range(runs):
             spy.forget()
             classifier.set_params(random_state=seed).fit(X, y)
-            assert classifier.parameters_ == replace(plan, steps=2)
-            unit = math.sqrt(2) * NORM**2 / (60 * plan.moment_mu)
-            off = ((spy.moments[0].matrix - exact.matrix) / unit)[np.triu_indices(2)] * [1, math.sqrt(2), 1]
-            square = (spy.moments[0].mean_square - exact.mean_square) * 60 * plan.length_mu / NORM**2
-            found.append(np.concatenate([off, [square], *(descent_noise(spy, k, plan, 3) for k in range(3))]))
+            assert classifier.parameters_ == plan
+            off = [(spy.of(part)[0].answer - exact[part]) * 60 * mus[part] / sizes[part] for part in sizes]
+            steps = [descent_noise(run, plan.descent_mu, 3) for run in spy.of("descent")]
+            steps += [descent_noise(run, plan.calibration_mu, 3) for run in spy.of("calibration")]
+            found.append(np.concatenate([*off, *steps]))
     return np.array(found)
 
 
-def descent_noise(spy: Spy, index: int, plan: Parameters, models: int) -> Array:
+def descent_noise(run: Run, mu: float, models: int) -> Array:
     """The noise of every step of one descent, in units of what the budget demands."""
-    descent, path = spy.descents[index], spy.paths[index]
-    demanded = 2 * clip_of(descent) * math.sqrt(len(path) - 1) * math.sqrt(models) / plan.descent_mu
-    return step_noise(descent, path).ravel() / demanded
+    demanded = 2 * clip_of(run.plan) * math.sqrt(len(run.path) - 1) * math.sqrt(models) / mu
+    return step_noise(run).ravel() / demanded
 
 
-def step_noise(descent: Plan, path: Array) -> Array:
+def step_noise(run: Run) -> Array:
     """What was added to the sums of gradients, recovered from the iterates of a run without a penalty."""
-    moved = np.diff(path, axis=0) * descent.operator.blocks / descent.operator.step_size  # type: ignore[attr-defined]
-    return -moved - np.array([total(descent, point) for point in path[:-1]])
+    operator: Any = run.plan.operator
+    moved = np.diff(run.path, axis=0) * operator.blocks / operator.step_size
+    return -moved - np.array([total(run.plan, point) for point in run.path[:-1]])
 
 
 def test_all_noise_of_a_fit_is_fresh_and_large_enough() -> None:
-    """Moments, mean square, the steps, and the classes: no noise is used twice, and all is what the budget asks for."""
+    """All releases, their steps, and the classes: no noise is used twice, and all is what the budget asks for."""
     draws = noises_of_fits(150)
-    assert draws.shape == (150, 4 + 3 * 2 * 2)
-    for part in (slice(0, 3), slice(3, 4), slice(4, None)):
-        assert two_sided(float((draws[:, part] ** 2).sum()), draws[:, part].size) > ALARM / 4
+    assert draws.shape == (150, PARTS["calibration"].stop)
+    for part in PARTS.values():
+        assert two_sided(float((draws[:, part] ** 2).sum()), draws[:, part].size) > ALARM / 6
     assert uncorrelated(draws)
 
 
@@ -526,11 +682,10 @@ def test_one_seed_for_all_classes_is_caught(monkeypatch: pytest.MonkeyPatch) -> 
     assert not uncorrelated(noises_of_fits(60))
 
 
-@pytest.mark.parametrize("operator", ["gradient", "second moments", "mean square"])
-def test_halved_noise_in_one_place_is_caught(operator: str) -> None:
-    draws = noises_of_fits(60, {operator: 0.5})
-    part = {"second moments": slice(0, 3), "mean square": slice(3, 4), "gradient": slice(4, None)}[operator]
-    assert two_sided(float((draws[:, part] ** 2).sum()), draws[:, part].size) < ALARM
+@pytest.mark.parametrize("part", PARTS)
+def test_halved_noise_in_one_place_is_caught(part: str) -> None:
+    draws = noises_of_fits(60, {part: 0.5})[:, PARTS[part]]
+    assert two_sided(float((draws**2).sum()), draws.size) < ALARM
 
 
 def test_fits_without_a_seed_share_no_noise() -> None:
@@ -551,61 +706,113 @@ def test_the_parts_never_exceed_the_budget(adjacency: Adjacency) -> None:
     for epsilon in (1e-3, 0.01, 0.1, 1.0, 8.0, 50.0):
         for delta in (1e-12, 1e-6, 1e-2):
             whole = Fraction(gdp_mu(epsilon, delta)) ** 2
-            for items in (1, 30, 10**4, 10**10):
-                plan = plan_parameters(items, 7, hp.Budget(epsilon, delta), adjacency=adjacency)
+            for items, penalty, diagonal in product((1, 30, 10**4, 10**10), (None, "l2", "l1"), (False, True)):
+                with diagonal_metric(diagonal):
+                    plan = plan_parameters(items, 7, hp.Budget(epsilon, delta), penalty=penalty, adjacency=adjacency)
                 for classes in (1, 3, 10):
-                    parts = [plan.moment_mu, plan.length_mu, *([plan.descent_mu / math.sqrt(classes)] * classes)]
-                    spent = sum((Fraction(part) ** 2 for part in parts), Fraction(0))
+                    once = [plan.mean_mu, plan.moment_mu, plan.length_mu]
+                    each = [plan.descent_mu / math.sqrt(classes), plan.calibration_mu / math.sqrt(classes)]
+                    spent = sum((Fraction(part) ** 2 for part in once + each * classes), Fraction(0))
                     assert whole * (1 - Fraction(1, 10**8)) <= spent <= whole
 
 
 @pytest.mark.parametrize("adjacency", ADJACENCIES)
-@pytest.mark.parametrize(("epsilon", "classes", "diagonal"), [(1e-3, 2, False), (1.0, 10, True), (50.0, 3, False)])
-def test_what_was_drawn_is_what_is_reported(epsilon: float, classes: int, diagonal: bool, adjacency: Adjacency) -> None:
+@pytest.mark.parametrize(
+    ("epsilon", "classes", "diagonal", "penalty"),
+    [(1e-3, 2, False, "l2"), (1.0, 10, True, "l1"), (50.0, 3, False, None), (1.0, 10, True, None)],
+)
+def test_what_was_drawn_is_what_is_reported(
+    epsilon: float, classes: int, diagonal: bool, penalty: Any, adjacency: Adjacency
+) -> None:
     """The budget read off the scales that the random source was asked for, and not off the plan."""
     items, delta = 60, 1e-4
     X, y = np.random.default_rng(11).normal(size=(items, 3)), np.arange(items) % classes
     classifier = hp.PrivateLogisticRegression(
-        epsilon, delta, NORM, penalty="l1" if diagonal else None, adjacency=adjacency, random_state=0
+        epsilon, delta, NORM, penalty=penalty, alpha=0.01 if penalty else "auto", adjacency=adjacency, random_state=0
     )
-    with spying() as spy:
+    with diagonal_metric(diagonal), spying() as spy:
         classifier.fit(X, y)
     constant = 0.0 if diagonal else 0.25 * NORM
-    models, steps = (classes if classes > 2 else 1), classifier.n_iter_
+    models, steps = (classes if classes > 2 else 1), spy.metrics[0].steps
+    calibrations = 0 if penalty else models
     scales = {kind: [scale for name, scale in spy.draws if name == kind] for kind in {name for name, _ in spy.draws}}
     counted = {kind: len(drawn) for kind, drawn in scales.items()}
-    assert counted == {"second moments": 1, "mean square": 1, "gradient": steps}
-    spent = [
-        moments_moved(NORM, constant, adjacency) / scales["second moments"][0],
-        NORM**2 / scales["mean square"][0],
-    ]
-    moved = np.repeat([clip_of(descent) for descent in spy.descents], steps // models) * (
-        2 if adjacency == "replace-one" else 1
-    )
-    spent.extend(moved / np.array(scales["gradient"]))
+    expected = {"means": int(diagonal), "second moments": 1, "length": 1, "descent": steps * models}
+    expected["calibration"] = 20 * calibrations
+    assert counted == {kind: count for kind, count in expected.items() if count}
+    assert (classifier.n_iter_, classifier.n_passes_) == (steps * models, len(spy.draws))
+    twice = 2 if adjacency == "replace-one" else 1
+    sizes = {
+        "means": [twice * NORM],
+        "second moments": [moments_moved(NORM, constant, adjacency)],
+        "length": [NORM**2],
+        "descent": np.repeat([twice * clip_of(run.plan) for run in spy.of("descent")], steps),
+        "calibration": np.repeat([twice * clip_of(run.plan) for run in spy.of("calibration")], 20),
+    }
+    spent = np.concatenate([np.array(sizes[kind]) / drawn for kind, drawn in scales.items()])
     reported = classifier.guarantee_
     assert reported.mu is not None
-    assert len(spy.descents) == models
-    assert math.sqrt(math.fsum(part**2 for part in spent)) == pytest.approx(reported.mu, rel=1e-12)
+    assert len(spy.of("descent")) == models
+    assert len(spy.of("calibration")) == calibrations
+    assert math.sqrt(math.fsum(spent**2)) == pytest.approx(reported.mu, rel=1e-12)
     assert gdp_mu(epsilon, delta) * (1 - 1e-8) <= reported.mu <= gdp_mu(epsilon, delta)
     assert reported.epsilon <= epsilon
-    for descent in spy.descents:
-        stated = descent.guarantee(delta, view="iterates", adjacency=adjacency).mu
-        plan = classifier.parameters_
-        assert stated == pytest.approx(plan.descent_mu / math.sqrt(models), rel=1e-12)  # type: ignore[union-attr]
+    plan = classifier.parameters_
+    assert plan is not None
+    shares = {"descent": plan.descent_mu / math.sqrt(models), "calibration": plan.calibration_mu / math.sqrt(models)}
+    for part, share in shares.items():
+        for run in spy.of(part):
+            stated = run.plan.guarantee(delta, view="iterates", adjacency=adjacency).mu
+            assert stated == pytest.approx(share, rel=1e-12)
 
 
-def test_nothing_but_public_facts_decides_the_plan() -> None:
-    """Two data sets of one shape that have nothing else in common: the same draws, steps, passes and plan."""
+@pytest.mark.parametrize("diagonal", [False, True])
+def test_nothing_but_public_facts_and_releases_decides_the_plans(diagonal: bool) -> None:
+    """Data sets of one shape that have nothing else in common: one plan, and the same draws up to the descents.
+
+    Sent the same answers, they have the same descents and calibrations too: as many steps, of one size, clip and noise.
+    """
     rng = np.random.default_rng(12)
     seen = []
-    for X in (rng.normal(size=(40, 3)), np.zeros((40, 3)), 1e120 * rng.normal(size=(40, 3)), np.eye(40)[:, :3]):
+    tables = (rng.normal(size=(40, 3)), np.zeros((40, 3)), 1e120 * rng.normal(size=(40, 3)), np.eye(40)[:, :3])
+    for X in tables:
         regressor = hp.PrivateLinearRegression(1.0, 1e-4, NORM, target_range=(-5.0, 5.0), random_state=0)
-        with spying() as spy:
+        with diagonal_metric(diagonal), spying() as spy:
             regressor.fit(X, 1e6 * X[:, 0].clip(-1, 1))
-        public = [draw for draw in spy.draws if draw[0] != "gradient"]
-        seen.append((public, len(spy.draws), regressor.n_iter_, regressor.n_passes_, regressor.parameters_))
+        public = [draw for draw in spy.draws if draw[0] not in ("descent", "calibration")]
+        told = regressor.guarantee_.mu, regressor.guarantee_.epsilon, regressor.parameters_
+        steps = len(spy.of("calibration")[0].path), len(spy.of("descent")[0].path) - spy.metrics[0].steps
+        links = training.chain(Problem(X, X[:, 0], row_norm=NORM, clip=1.0).facts, told[2], fit_intercept=True)
+        _, passed = training.follow(links, lambda place, link: Answer(*(2 * [some_answer(link)])))
+        seen.append((public, told, steps, [described((link.plan, link.look, link.mu)) for link in passed]))
     assert all(one == seen[0] for one in seen[1:])
+
+
+def some_answer(link: Link) -> Array:
+    """A release that looks like one of data."""
+    size = link.plan.operator.message_size
+    return np.random.default_rng(size).uniform(0.1, 1.0, size)
+
+
+def test_what_was_released_decides_the_number_of_steps() -> None:
+    """Would catch: a descent of more steps than its noise is for, or of a number that the data decide.
+
+    Features of one direction that moments this noisy cannot show: the released lengths ask for more and shorter steps.
+    """
+    X = np.outer(np.random.default_rng(17).choice([-1.0, 1.0], size=300), np.ones(20)) * NORM / math.sqrt(20)
+    regressor = hp.PrivateLinearRegression(3.0, 1e-4, NORM, target_range=(-1.0, 1.0), random_state=0)
+    with spying() as spy:
+        regressor.fit(X, X[:, 0].clip(-1, 1))
+    (run,) = spy.of("descent")
+    plan = regressor.parameters_
+    assert plan is not None
+    assert plan.steps < run.plan.steps == spy.metrics[0].steps == len(run.path) - 1 == regressor.n_iter_ <= 200
+    again = choose_metric(spy.metrics[0].moments, plan)
+    assert (again.steps, again.time) == (spy.metrics[0].steps, spy.metrics[0].time)
+    assert run.plan.noise.std == pytest.approx(
+        2 * clip_of(run.plan) * math.sqrt(again.steps) / plan.descent_mu, rel=1e-12
+    )
+    assert f"{again.steps} noisy steps" in str(regressor.guarantee_)
 
 
 # --- 5. an audit of the whole fit
@@ -615,55 +822,63 @@ Pair = tuple[tuple[Array, float], tuple[Array, float]]
 CROWD = np.random.default_rng(13).normal(size=(24, 2)) * 0.2 * NORM
 FLIPPED: Pair = ((np.array([NORM, 0.0]), 0.0), (np.array([NORM, 0.0]), 1.0))  # the gradients as far apart as can be
 TURNED: Pair = ((np.array([NORM, 0.0]), 0.0), (np.array([0.0, NORM]), 0.0))  # the moments as far apart as can be
+OPPOSITE: Pair = ((np.array([NORM, 0.0]), 0.0), (np.array([-NORM, 0.0]), 0.0))  # the means as far apart as can be
 
 
 def audit_fit(
-    estimator: Any, pair: Pair, labels: Array, runs: int, steps: int = 2, **spied: Any
+    estimator: Any, pair: Pair, labels: Array, runs: int, steps: int = 2, diagonal: bool = False, **spied: Any
 ) -> tuple[float, float]:
     """Lower bound on the true mu, and the budget's mu, from tests that see every release.
 
-    The scores are the likelihood ratios of the two worlds given the noisy moments, and given moments and gradients: no
-    score tells the worlds apart better. Their rates at 0 are compared with the trade-off curve of the budget.
+    The scores are the likelihood ratios of the two worlds given the releases before the descents, the calibrations
+    alone, all before these, and all: no score tells the worlds apart better. Their rates at 0 are compared with the
+    trade-off curve of the budget.
     """
     worlds = [(np.vstack([CROWD, row]), np.append(labels, label)) for row, label in pair]
     problems = [Problem(X, np.ones(len(X)), row_norm=NORM) for X, _ in worlds]
     scores: list[list[Array]] = [[], []]
-    with spying(steps, **spied) as spy:
+    with diagonal_metric(diagonal), spying(steps, **spied) as spy:
         for side, (X, y) in enumerate(worlds):
             for run in range(runs):
                 spy.forget()
                 estimator.set_params(random_state=2 * run + side).fit(X, y)
                 if not run + side:
-                    plan = estimator.parameters_
-                    constant = plan.constant * NORM * estimator.fit_intercept
-                    exact = [exact_moments(problem, plan, constant) for problem in problems]
-                scores[side].append(likelihood_ratios(spy, exact, worlds, estimator))
+                    first = [one.link for one in spy.runs if one.link.model is None]
+                    exact = [{link.part: exact_answer(link, problem) for link in first} for problem in problems]
+                scores[side].append(likelihood_ratios(spy, exact, worlds, side, estimator))
     budget = gdp_mu(estimator.epsilon, estimator.delta)
     above = [(np.array(mine) > 0).sum(axis=0) for mine in scores]
-    share = ALARM / 8  # two scores, two rates, and either world as the one to be detected
+    share = ALARM / 16  # four scores, two rates, and either world as the one to be detected
     found = special.ndtri(_lower(above[1], runs, share)) - special.ndtri(_upper(above[0], runs, share))
     turned = special.ndtri(_lower(runs - above[0], runs, share)) - special.ndtri(_upper(runs - above[1], runs, share))
     return float(max(found.max(), turned.max(), 0.0)), budget
 
 
-def likelihood_ratios(spy: Spy, exact: list[Moments], worlds: list[tuple[Array, Array]], estimator: Any) -> Array:
-    """Log of the densities' ratio, second world over first, at the noise that the budget demands."""
-    moved = exact[1].matrix - exact[0].matrix
-    middle = (exact[1].matrix + exact[0].matrix) / 2
-    early = float(((spy.moments[0].matrix - middle) * moved).sum()) / exact[0].noise_std ** 2
-    late = 0.0
-    for index, (descent, path) in enumerate(zip(spy.descents, spy.paths, strict=True)):
-        metric, constant = spy.metrics[0], estimator.parameters_.constant * NORM * estimator.fit_intercept
-        look = partial(last_gradient, descent, metric, constant, points=path[:-1])
-        gradients = [look(X[-1], target_of(estimator, y, index)) for X, y in worlds]
+def likelihood_ratios(
+    spy: Spy, exact: list[dict[str, Array]], worlds: list[tuple[Array, Array]], side: int, estimator: Any
+) -> Array:
+    """Log of the densities' ratio, second world over first, at the noise that the budget demands.
+
+    ``side`` is the world that the releases are from.
+    """
+    constant = estimator.parameters_.constant * NORM * estimator.fit_intercept
+    early = late = last = 0.0
+    for run in spy.runs:
+        part, operator = run.link.part, run.plan.operator
+        if run.link.model is None:
+            moved, middle = exact[1][part] - exact[0][part], (exact[1][part] + exact[0][part]) / 2
+            early += float((run.answer - middle) @ moved) * operator.blocks**2 / run.plan.noise.std**2
+            continue
+        images = partial(image_in_metric, spy.metrics[0], constant)
+        if part == "calibration":
+            images = partial(image_in_scores, run.link.look.func.__self__)  # type: ignore[attr-defined]
+        gradients = [last_gradient(run, images(X[-1]), target_of(estimator, y, run.link.model)) for X, y in worlds]
         moved = gradients[1] - gradients[0]
         # The sum of all others' gradients is the same in both worlds; what stands out is the last item's.
-        rows = rows_of(descent)
-        store = rows.store.store if isinstance(rows.store, Mapped) else rows.store
-        own = look(store[-1], rows.targets[-1])
-        seen = step_noise(descent, path) + own - (gradients[0] + gradients[1]) / 2
-        late += float((seen * moved).sum()) / descent.noise.std**2
-    return np.array([early, early + late])
+        seen = step_noise(run) + gradients[side] - (gradients[0] + gradients[1]) / 2
+        ratio = float((seen * moved).sum()) / run.plan.noise.std**2
+        late, last = (late + ratio, last) if part == "descent" else (late, last + ratio)
+    return np.array([early, early + late, last, early + late + last])
 
 
 def target_of(estimator: Any, y: Array, index: int) -> float:
@@ -675,11 +890,23 @@ def target_of(estimator: Any, y: Array, index: int) -> float:
     return 1.0 if y[-1] == ones[index] else -1.0
 
 
-def last_gradient(descent: Plan, metric: Metric, constant: float, row: Array, target: float, points: Array) -> Array:
-    """The clipped gradient of one row at every point, written down independently."""
-    image = metric.apply(np.append(row, constant) if constant else row)
-    limit = clip_of(descent) / np.linalg.norm(image)
-    slopes = rows_of(descent).loss.derivative(points @ image, np.full(len(points), target)).clip(-limit, limit)
+def image_in_metric(metric: Metric, constant: float, row: Array) -> Array:
+    """A row as a descent sees it, written down independently."""
+    centred = row if metric.centre is None else row - metric.centre
+    return metric.apply(np.append(centred, constant) if constant else centred)
+
+
+def image_in_scores(calibration: Calibration, row: Array) -> Array:
+    """A row as a calibration sees it, written down independently."""
+    score = row @ calibration.model[: len(row)] + (calibration.model[-1] if calibration.intercept else 0.0)
+    cut = min(max((score - calibration.mean) / calibration.deviation, -2.0), 2.0)
+    return np.array([cut, 1.0] if calibration.intercept else [cut])
+
+
+def last_gradient(run: Run, image: Array, target: float) -> Array:
+    """The clipped gradient of one row at every point of a run."""
+    points, limit = run.path[:-1], clip_of(run.plan) / np.linalg.norm(image)
+    slopes = rows_of(run.plan).loss.derivative(points @ image, np.full(len(points), target)).clip(-limit, limit)
     return np.outer(slopes, image)
 
 
@@ -688,13 +915,12 @@ TWO = (np.arange(24) % 2).astype(float)
 DECLARED = {"epsilon": EPSILON, "delta": DELTA, "row_norm": NORM}
 
 
-LATTICE = pytest.mark.parametrize("lattice", [False, True], ids=["real numbers", "lattice"])
-
-
 @LATTICE
-@pytest.mark.parametrize("pair", [FLIPPED, TURNED], ids=["label flipped", "row turned"])
-def test_logistic_regression_keeps_its_promise(pair: Pair, lattice: bool) -> None:
-    found, budget = audit_fit(hp.PrivateLogisticRegression(**DECLARED), pair, TWO, 120, lattice=lattice)
+@pytest.mark.parametrize("diagonal", [False, True], ids=["full metric", "diagonal metric"])
+@pytest.mark.parametrize("pair", [FLIPPED, TURNED, OPPOSITE], ids=["label flipped", "row turned", "opposite row"])
+def test_logistic_regression_keeps_its_promise(pair: Pair, diagonal: bool, lattice: bool) -> None:
+    logistic = hp.PrivateLogisticRegression(**DECLARED)
+    found, budget = audit_fit(logistic, pair, TWO, 120, diagonal=diagonal, lattice=lattice)
     assert found <= budget
 
 
@@ -707,33 +933,50 @@ def test_linear_regression_keeps_its_promise(lattice: bool) -> None:
 
 
 @pytest.mark.parametrize(
-    ("estimator", "pair", "noise"),
+    ("estimator", "pair", "noise", "options"),
     [
-        (hp.PrivateLogisticRegression(**DECLARED), FLIPPED, {"gradient": 0.25}),
-        (hp.PrivateLinearRegression(**DECLARED, target_range=(0.0, 1.0)), FLIPPED, {"gradient": 0.25}),
-        (hp.PrivateLogisticRegression(**DECLARED), TURNED, {"second moments": 0.0}),
+        (hp.PrivateLogisticRegression(**DECLARED), FLIPPED, {"descent": 0.25}, {}),
+        (hp.PrivateLinearRegression(**DECLARED, target_range=(0.0, 1.0)), FLIPPED, {"descent": 0.25}, {}),
+        (hp.PrivateLogisticRegression(**DECLARED), TURNED, {"second moments": 0.0}, {}),
+        (hp.PrivateLogisticRegression(**DECLARED), OPPOSITE, {"means": 0.0}, {"diagonal": True}),
+        (
+            hp.PrivateLinearSVC(**DECLARED, fit_intercept=False),
+            OPPOSITE,
+            {"calibration": 0.2},
+            {"steps": 1, "calibration_share": 0.8},
+        ),
     ],
-    ids=["logistic, a quarter of the noise on gradients", "linear, the same", "moments without noise"],
+    ids=[
+        "logistic, a quarter of the noise on gradients",
+        "linear, the same",
+        "moments without noise",
+        "means without noise",
+        "a fifth of the noise on the calibration",
+    ],
 )
 @LATTICE
-def test_the_audit_catches_missing_noise(estimator: Any, pair: Pair, noise: dict[str, float], lattice: bool) -> None:
-    found, budget = audit_fit(estimator, pair, TWO, 100, noise=noise, lattice=lattice)
+def test_the_audit_catches_missing_noise(
+    estimator: Any, pair: Pair, noise: dict[str, float], options: Any, lattice: bool
+) -> None:
+    found, budget = audit_fit(estimator, pair, TWO, 100, noise=noise, lattice=lattice, **options)
     assert found > budget
 
 
-def test_the_audit_catches_a_budget_that_is_not_split(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("part", ["descent", "calibration"])
+def test_the_audit_catches_a_budget_that_is_not_split(part: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Without an intercept the opposite row turns round the gradients of all ten classes; each spends everything."""
     make = training._priced
-    monkeypatch.setattr(
-        training,
-        "_priced",
-        lambda operator, facts, mu, *given: make(
-            operator, facts, math.sqrt(10) * mu if isinstance(operator, Gradient) else mu, *given
-        ),
-    )
-    row, labels = np.array([NORM, 0.0]), (np.arange(24) % 10).astype(float)
+    calibration = part == "calibration"
+
+    def unsplit(operator: Any, facts: Any, mu: float, *given: Any) -> Plan:
+        meant = isinstance(operator, Gradient) and (facts.row_norm is not None) is calibration
+        return make(operator, facts, math.sqrt(10) * mu if meant else mu, *given)
+
+    monkeypatch.setattr(training, "_priced", unsplit)
+    labels = (np.arange(24) % 10).astype(float)
     several = hp.PrivateLinearSVC(**DECLARED, fit_intercept=False)  # its slopes at 0 are beyond every limit
-    found, budget = audit_fit(several, ((row, 0.0), (-row, 0.0)), labels, 200, steps=1)
+    options = {"calibration_share": 0.9} if calibration else {}
+    found, budget = audit_fit(several, OPPOSITE, labels, 120, steps=1, **options)
     assert found > budget
 
 

@@ -52,14 +52,17 @@ def metric(full: bool) -> Any:
     """A symmetric W, or its diagonal."""
     scales = np.linspace(0.5, 2.0, WIDTH)
     basis = np.linalg.qr(np.random.default_rng(0).normal(size=(WIDTH, WIDTH)))[0] if full else None
-    return SimpleNamespace(basis=basis, scales=scales, matrix=scales if basis is None else basis * scales @ basis.T)
+    matrix = scales if basis is None else basis * scales @ basis.T
+    return SimpleNamespace(basis=basis, scales=scales, matrix=matrix, centre=None)
 
 
-def mapped(make: Callable[[Array], Any], full: bool, constant: float) -> tuple[Store, Array]:
+def mapped(make: Callable[[Array], Any], full: bool, constant: float, centred: bool = False) -> tuple[Store, Array]:
     """Rows in a metric, and the same written down."""
-    inner = X[:, : WIDTH - bool(constant)]
-    table = np.column_stack([inner, np.full(ROWS, constant)]) if constant else X
-    turned = metric(full)
+    inner, turned = X[:, : WIDTH - bool(constant)], metric(full)
+    centre = np.linspace(-1.0, 2.0, WIDTH - bool(constant)) if centred else 0.0
+    if centred:
+        turned.centre = centre
+    table = np.column_stack([inner - centre, np.full(ROWS, constant)]) if constant else X
     return Mapped(checked(make(inner)), constant, turned), table @ (turned.matrix if full else np.diag(turned.matrix))
 
 
@@ -80,6 +83,8 @@ KINDS: dict[str, Callable[[Path], tuple[Store, Array]]] = {
     "mapped, sparse": lambda folder: mapped(csr_array, full=True, constant=0.7),
     "mapped, diagonal": lambda folder: mapped(np.asarray, full=False, constant=0.0),
     "mapped, diagonal, sparse": lambda folder: mapped(csr_array, full=False, constant=0.7),
+    "mapped, centred": lambda folder: mapped(np.asarray, full=False, constant=0.7, centred=True),
+    "mapped, centred, sparse": lambda folder: mapped(csr_array, full=False, constant=0.7, centred=True),
     "outside": lambda folder: (checked(Parts(X)), X),
     "outside, scaled": lambda folder: (checked(Parts(X)).scaled(FACTORS), FACTORS[:, None] * X),
 }

@@ -125,7 +125,9 @@ class Parameters:
 
     def for_targets(self, spread: float) -> Parameters:
         """The same for targets of which it is known how far they spread."""
-        return replace(self, clip=min(self.clip, self.spread_clip * spread), signal=min(self.signal, 2 * spread**2))
+        # With little budget a weak signal is the safe guess, with much of it a strong one.
+        guess = max(2.0, self.strength / 20) * spread**2
+        return replace(self, clip=min(self.clip, self.spread_clip * spread), signal=min(self.signal, guess))
 
     @property
     def calibration_mu(self) -> float:

@@ -181,7 +181,7 @@ def chain(
     if parameters.calibration_share:
         share = parameters.calibration_mu / math.sqrt(models)
         for index in range(models):
-            calibration = Calibration.of(found[index], metric, constant, parameters)
+            calibration = Calibration.of(found[index].copy(), metric, constant, parameters)
             scores = calibration.facts(facts)
             last = _calibration(calibration, scores, parameters, share, lattice)
             answer = yield Link("calibration", last, share, partial(calibration.look, scores), index, offset)

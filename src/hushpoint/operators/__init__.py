@@ -5,7 +5,7 @@ from hushpoint.operators.averaging import LocalSteps
 from hushpoint.operators.base import FixedPoint, Operator
 from hushpoint.operators.consensus import AnchoredADMM, ConsensusADMM, StatelessProx, SummedADMM
 from hushpoint.operators.gradient import CoordinateGradient, Gradient
-from hushpoint.operators.moments import MeanSquare, SecondMoments
+from hushpoint.operators.moments import Means, MeanSquare, SecondMoments
 from hushpoint.operators.splitting import LionsMercier, Prox, ReflectedProx
 
 __all__ = [
@@ -18,6 +18,7 @@ __all__ = [
     "LionsMercier",
     "LocalSteps",
     "MeanSquare",
+    "Means",
     "Operator",
     "Prox",
     "ReflectedProx",
