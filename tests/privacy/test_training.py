@@ -70,7 +70,7 @@ def two_worlds(
         X = np.vstack([item, rest])
         owners = np.r_[np.zeros(len(item)), 1 + np.arange(len(rest)) // 3] if groups else None
         if targets is None:
-            y = np.where(np.arange(len(X)) % 2, 1.0, -1.0)
+            y = np.r_[np.ones(len(item)), np.where(np.arange(len(rest)) % 2, 1.0, -1.0)]
         else:
             y = np.r_[np.full(len(item), targets[side]), np.where(np.arange(len(rest)) % 2, 1.0, -1.0)]
         features = scipy.sparse.csr_array(X) if len(rest) % 2 else X
@@ -111,11 +111,12 @@ def moments_moved(norm: float, constant: float, adjacency: Adjacency) -> float:
 
 
 def first_links(problem: Problem, plan: Parameters, intercept: bool, lattice: bool = False) -> list[Link]:
-    """The links before the descents: which they are, and what they ask for, depends on no answer."""
+    """The links about rows before the descents: which they are, and what they ask for, depends on no answer."""
     links, found = training.chain(problem.facts, plan, fit_intercept=intercept, lattice=lattice), []
     link = next(links)
     while link.part != "descent":
-        found.append(link)
+        if link.part != "target":
+            found.append(link)
         nothing = np.zeros(link.plan.operator.message_size)
         link = links.send(Answer(nothing, nothing))
     return found
@@ -229,6 +230,30 @@ def test_some_item_moves_the_moments_as_far_as_claimed(
         assert 0.99 * claimed <= moved <= claimed * (1 + 1e-12)
 
 
+@LATTICE
+@pytest.mark.parametrize("adjacency", ADJACENCIES)
+@pytest.mark.parametrize("users", [False, True])
+def test_no_target_moves_mean_and_mean_square_further_than_claimed(
+    users: bool, adjacency: Adjacency, lattice: bool
+) -> None:
+    """Would catch: the constant left out of D, targets that escape [-1, 1], sums over a user's rows."""
+    rng, rest, found = np.random.default_rng(18), some_rows(np.random.default_rng(19), 6, 3), []
+    for targets in [(1.0, 0.0 if adjacency == "zero-out" else -1.0), (5.0, -7.0), *rng.uniform(-1, 1, size=(10, 2))]:
+        pair = (targets[0], 0.0) if adjacency == "zero-out" else tuple(targets)  # a target of 0 is what zero-out does
+        counts = rng.integers(1, 6, size=2) if users else (1, 1)
+        worlds = two_worlds(some_rows(rng, counts[0], 3), some_rows(rng, counts[1], 3), rest, users, targets=pair)
+        plan = plan_for(worlds[0], True, False, adjacency)
+        link = next(training.chain(worlds[0].facts, plan, fit_intercept=True, lattice=lattice))
+        assert link.part == "target"
+        claimed = float(link.plan.operator.certificate(1.0).shift(worlds[0].facts.unit, adjacency))
+        assert claimed == pytest.approx((29 if lattice else 1) * moments_moved(1.0, 0.7, adjacency), rel=1e-3)
+        assert link.plan.noise.std * link.mu >= claimed
+        one, other = (exact_answer(link, world) for world in worlds)
+        found.append(plan.items * float(np.linalg.norm(one - other)) / claimed)
+        assert found[-1] <= 1 + 1e-12
+    assert max(found) > 0.92
+
+
 def test_a_user_counts_once_however_many_rows() -> None:
     """A user's rows repeated ten times change neither means nor moments nor gradients."""
     rng = np.random.default_rng(3)
@@ -260,10 +285,11 @@ class Spy:
 
     runs: list[Run] = field(default_factory=list)
     metrics: list[Metric] = field(default_factory=list)
+    plans: list[Parameters] = field(default_factory=list)  # with which the metrics were made
     draws: list[tuple[str, float]] = field(default_factory=list)
 
     def forget(self) -> None:
-        for record in (self.runs, self.metrics, self.draws):
+        for record in (self.runs, self.metrics, self.plans, self.draws):
             record.clear()
 
     def of(self, part: str) -> list[Run]:
@@ -285,6 +311,7 @@ def spying(
 
     def watched_choice(moments: Moments, plan: Parameters) -> Metric:
         found = choose(moments, plan)
+        spy.plans.append(plan)
         spy.metrics.append(found if steps is None else replace(found, steps=steps))
         return spy.metrics[-1]
 
@@ -347,6 +374,7 @@ def descent_on(problem: Problem, intercept: bool, diagonal: bool, adjacency: Adj
     with spying(steps=2) as spy, pytest.MonkeyPatch.context() as patch:
         choose = training.choose_metric
         patch.setattr(training, "choose_metric", lambda moments, plan: choose(fixed, plan))
+        patch.setattr(training, "believed_target", lambda *released: (0.0, 1.0))
         targets = [problem.rows.targets]
         training.train(problem, targets, plan, delta=1e-6, fit_intercept=intercept, seed=0, lattice=False)
     (descent,) = spy.of("descent")
@@ -460,7 +488,7 @@ def calibration_on(problem: Problem, intercept: bool, adjacency: Adjacency, latt
     moments = Moments(np.eye(plan.width), 1e-6, float(plan.width))
     metric = Metric(np.eye(plan.width), np.ones(plan.width), np.full(plan.width, 0.1), 1.0, 1.0, 1, moments)
     calibration = Calibration.of(model, metric, plan.constant * NORM if intercept else 0.0, plan)
-    made = training._calibration(calibration, problem.facts, plan, 0.5, lattice)
+    made = training._calibration(calibration, calibration.facts(problem.facts), plan, 0.5, lattice)
     assert made.facts is not None
     rows = calibration.look(made.facts, problem.rows)
     return made.on(Problem.from_facts(made.facts).with_rows(rows)), calibration
@@ -807,7 +835,7 @@ def test_what_was_released_decides_the_number_of_steps() -> None:
     plan = regressor.parameters_
     assert plan is not None
     assert plan.steps < run.plan.steps == spy.metrics[0].steps == len(run.path) - 1 == regressor.n_iter_ <= 200
-    again = choose_metric(spy.metrics[0].moments, plan)
+    again = choose_metric(spy.metrics[0].moments, spy.plans[0])
     assert (again.steps, again.time) == (spy.metrics[0].steps, spy.metrics[0].time)
     assert run.plan.noise.std == pytest.approx(
         2 * clip_of(run.plan) * math.sqrt(again.steps) / plan.descent_mu, rel=1e-12
@@ -835,7 +863,7 @@ def audit_fit(
     trade-off curve of the budget.
     """
     worlds = [(np.vstack([CROWD, row]), np.append(labels, label)) for row, label in pair]
-    problems = [Problem(X, np.ones(len(X)), row_norm=NORM) for X, _ in worlds]
+    problems = [Problem(X, targets_of(estimator, y), row_norm=NORM) for X, y in worlds]
     scores: list[list[Array]] = [[], []]
     with diagonal_metric(diagonal), spying(steps, **spied) as spy:
         for side, (X, y) in enumerate(worlds):
@@ -872,7 +900,8 @@ def likelihood_ratios(
         images = partial(image_in_metric, spy.metrics[0], constant)
         if part == "calibration":
             images = partial(image_in_scores, run.link.look.func.__self__)  # type: ignore[attr-defined]
-        gradients = [last_gradient(run, images(X[-1]), target_of(estimator, y, run.link.model)) for X, y in worlds]
+        targets = [target_of(estimator, y, run.link.model) - run.link.offset for _, y in worlds]
+        gradients = [last_gradient(run, images(X[-1]), target) for (X, _), target in zip(worlds, targets, strict=True)]
         moved = gradients[1] - gradients[0]
         # The sum of all others' gradients is the same in both worlds; what stands out is the last item's.
         seen = step_noise(run) + gradients[side] - (gradients[0] + gradients[1]) / 2
@@ -881,11 +910,18 @@ def likelihood_ratios(
     return np.array([early, early + late, last, early + late + last])
 
 
+def targets_of(estimator: Any, y: Array) -> Array:
+    """The targets of a regression, in [-1, 1]; of classes no release before the descents knows anything."""
+    if not isinstance(estimator, hp.PrivateLinearRegression):
+        return np.ones(len(y))
+    low, high = estimator.target_range or (-1.0, 1.0)
+    return 2 * (y - low) / (high - low) - 1
+
+
 def target_of(estimator: Any, y: Array, index: int) -> float:
-    """The last item's target as the descents see it."""
+    """The last item's target as the descents see it, but for an offset."""
     if isinstance(estimator, hp.PrivateLinearRegression):
-        low, high = estimator.target_range or (-1.0, 1.0)
-        return float(2 * (y[-1] - low) / (high - low) - 1)
+        return float(targets_of(estimator, y)[-1])
     ones = estimator.classes_ if len(estimator.classes_) > 2 else estimator.classes_[1:]
     return 1.0 if y[-1] == ones[index] else -1.0
 
@@ -937,6 +973,7 @@ def test_linear_regression_keeps_its_promise(lattice: bool) -> None:
     [
         (hp.PrivateLogisticRegression(**DECLARED), FLIPPED, {"descent": 0.25}, {}),
         (hp.PrivateLinearRegression(**DECLARED, target_range=(0.0, 1.0)), FLIPPED, {"descent": 0.25}, {}),
+        (hp.PrivateLinearRegression(**DECLARED, target_range=(0.0, 1.0)), FLIPPED, {"target": 0.0}, {}),
         (hp.PrivateLogisticRegression(**DECLARED), TURNED, {"second moments": 0.0}, {}),
         (hp.PrivateLogisticRegression(**DECLARED), OPPOSITE, {"means": 0.0}, {"diagonal": True}),
         (
@@ -949,6 +986,7 @@ def test_linear_regression_keeps_its_promise(lattice: bool) -> None:
     ids=[
         "logistic, a quarter of the noise on gradients",
         "linear, the same",
+        "target without noise",
         "moments without noise",
         "means without noise",
         "a fifth of the noise on the calibration",
