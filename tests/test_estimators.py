@@ -211,7 +211,7 @@ def test_the_plan_is_the_same_for_data_of_one_shape(kind):
 def test_the_planner_has_no_argument_for_data():
     # n, p and a budget: a new argument must be looked at
     assert list(inspect.signature(plan_parameters).parameters) == [
-        *("n", "p", "budget", "loss", "penalty", "fit_intercept", "adjacency")
+        *("n", "p", "budget", "loss", "penalty", "fit_intercept", "adjacency", "effective")
     ]
 
 
@@ -221,8 +221,9 @@ def test_steps_and_passes_are_reported(kind):
     plan = model.parameters_
     assert plan.steps <= model.n_iter_ <= 200
     assert f"{model.n_iter_} noisy steps" in str(model.guarantee_)
-    # Beside the steps: the second moments and the lengths, the means with a diagonal metric, 20 steps of a calibration.
-    others = 2 + (plan.mean_share > 0) + 20 * (plan.calibration_share > 0)
+    # Beside the steps: the second moments and the lengths, a regression's target, the means with a diagonal metric, 20
+    # steps of a calibration.
+    others = 2 + (plan.target_share > 0) + (plan.mean_share > 0) + 20 * (plan.calibration_share > 0)
     assert model.n_passes_ == model.n_iter_ + others
     assert str(plan.steps) in str(plan)
 

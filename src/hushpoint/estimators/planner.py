@@ -40,12 +40,15 @@ class Parameters:
         People (or records), and length of the model, the intercept included.
     mu : float
         The whole budget in Gaussian DP.
+    two_class : bool
+        Whether targets are classes.
     strength : float
         ``n mu / p``: budget, people and model size in one number.
     metric : {"full", "diagonal"}
         Whether all second moments of the features are released, or only those of single features.
     target_share : float
-        Share of ``mu^2`` that buys mean and mean square of a regression's target.
+        Share of ``mu^2`` that buys mean and mean square of a regression's target. With a penalty none: it would stand
+        beside a loss that is clipped harder than the user knows.
     mean_share, moment_share, length_share : float
         Shares of ``mu^2`` that buy the means of the features (with a diagonal metric: in a full one their direction is
         one like others), their second moments and the mean squared length of the rows.
@@ -78,6 +81,7 @@ class Parameters:
     width: int
     mu: float
     adjacency: Adjacency
+    two_class: bool
     strength: float
     metric: MetricKind
     target_share: float
@@ -133,11 +137,6 @@ class Parameters:
     def calibration_mu(self) -> float:
         """What calibrating all models together may cost."""
         return self.mu * math.sqrt(self.calibration_share)
-
-    @property
-    def two_class(self) -> bool:
-        """Whether targets are classes."""
-        return self.target_share == 0
 
     def to_dict(self) -> dict[str, Any]:
         """The parameters as JSON can hold them."""
@@ -229,9 +228,10 @@ def plan_parameters(
         width=width,
         mu=mu,
         adjacency=chosen,
+        two_class=two_class,
         strength=strength,
         metric="full" if full else "diagonal",
-        target_share=0.0 if two_class else _between(0.01, (_MEASURING / whole) ** 2, 0.05),
+        target_share=0.0 if two_class or penalty is not None else _between(0.01, (_MEASURING / whole) ** 2, 0.05),
         mean_share=0.0 if full or not fit_intercept else _MEAN_SHARE,
         moment_share=_between(0.01, strength / 200, 0.2),
         length_share=_LENGTH_SHARE,

@@ -182,9 +182,9 @@ def chain(
         share = parameters.calibration_mu / math.sqrt(models)
         for index in range(models):
             calibration = Calibration.of(found[index].copy(), metric, constant, parameters)
-            scores = calibration.facts(facts)
-            last = _calibration(calibration, scores, parameters, share, lattice)
-            answer = yield Link("calibration", last, share, partial(calibration.look, scores), index, offset)
+            last = _calibration(calibration, facts, parameters, share, lattice)
+            look = partial(calibration.look, calibration.facts(facts))
+            answer = yield Link("calibration", last, share, look, index, offset)
             found[index] = calibration.applied(answer.model)
     if fit_intercept:
         found[:, -1] += offset
@@ -231,8 +231,9 @@ def believed_target(released: Array, plan: Plan, items: int) -> tuple[float, flo
     return mean, math.sqrt(min(max(float(matrix[0, 0]) - mean**2, 0.0) + noise, 1.0))
 
 
-def _calibration(calibration: Calibration, scores: Facts, parameters: Parameters, share: float, lattice: bool) -> Plan:
+def _calibration(calibration: Calibration, facts: Facts, parameters: Parameters, share: float, lattice: bool) -> Plan:
     """A descent in the scale and the offset of a model's scores, which are one column of rows, or two."""
+    scores = calibration.facts(facts)
     operator: Operator = Gradient(scores, calibration.step_size, scores.items)
     if lattice:
         operator = LatticeGradient(scores, calibration.step_size, scores.items, GradientGrid.of(scores))
