@@ -65,7 +65,7 @@ def test_shares_add_up_to_the_budget_and_never_over() -> None:
     for epsilon in (1e-3, 0.1, 1.0, 10.0):
         for penalty, features in itertools.product((None, "l2", "l1"), (20, 5000)):
             plan = plan_parameters(5000, features, hp.Budget(epsilon, 1e-6), penalty=penalty)
-            parts = (plan.mean_mu, plan.moment_mu, plan.length_mu, plan.descent_mu, plan.calibration_mu)
+            parts = (plan.target_mu, plan.mean_mu, plan.moment_mu, plan.length_mu, plan.descent_mu, plan.calibration_mu)
             assert hp.privacy.gdp_epsilon(float(np.sqrt(np.square(parts).sum())), 1e-6) <= epsilon
             assert np.sqrt(np.square(parts).sum()) == pytest.approx(plan.mu, rel=1e-12)
             assert (plan.mean_mu > 0) is (plan.metric == "diagonal")

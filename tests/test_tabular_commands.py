@@ -325,7 +325,7 @@ def test_rows_are_scaled_in_predictions_as_in_training(run, monkeypatch, target,
     kept, make = [], model_file.estimator_class
     monkeypatch.setattr(
         "hushpoint.tables.training.estimator_class",
-        lambda name: lambda **options: kept.append(make(name)(**options)) or kept[-1],
+        lambda name, task: lambda **options: kept.append(make(name, task)(**options)) or kept[-1],
     )
     run(f"{STRONG} --target {target} --model {kind} --row-norm {row_norm}".replace("--epsilon 50", "--epsilon 500"))
     model, new = load_model("m.json"), people(1, 300)
@@ -400,8 +400,8 @@ def test_a_saved_model_predicts_what_its_estimator_predicts(run, monkeypatch, ta
     kept = []
     make = model_file.estimator_class
 
-    def keeping(name):
-        return lambda **options: kept.append(make(name)(**options)) or kept[-1]
+    def keeping(name, task):
+        return lambda **options: kept.append(make(name, task)(**options)) or kept[-1]
 
     monkeypatch.setattr("hushpoint.tables.training.estimator_class", keeping)
     run(f"{STRONG} --target {target} --model {kind}")

@@ -38,7 +38,6 @@ ESTIMATORS = {
         ADDITIVE: "PrivateLinearRegression",
     },
 }
-_ENCODING = ("scale", "row_norm", "waves")
 KINDS = tuple(dict.fromkeys(kind for kinds in ESTIMATORS.values() for kind in kinds))
 
 
@@ -80,11 +79,12 @@ class TableModel:
                 f"the model has {self.coefficients.shape[-1]} coefficients and the schema {len(self.feature_names)} "
                 "features. The file was changed, or its schema was."
             )
-        if self.kind not in ESTIMATORS[self.schema.task]:
-            raise ValueError(f"a {self.kind} model cannot predict {self.schema.target!r}. The file was changed.")
-        classifies = self.schema.task == "classification"
+        task = self.schema.task
+        classifies = task == "classification" if self.kind == ADDITIVE else self.kind in ESTIMATORS["classification"]
         if (self.classes is None) == classifies or len(np.atleast_2d(self.coefficients)) != self._scores:
             raise ValueError("the model's coefficients do not belong to its classes. The file was changed.")
+        if self.kind not in ESTIMATORS[task]:
+            raise ValueError(f"a {self.kind} model cannot predict {self.schema.target!r}. The file was changed.")
         if not (np.isfinite(self.coefficients).all() and np.isfinite(self.intercept).all()):
             raise ValueError("the model has coefficients that are not finite numbers. The file was changed.")
 
@@ -242,6 +242,11 @@ def estimator_class(kind: str, task: str) -> Any:
     return getattr(estimators, ESTIMATORS[task][kind])
 
 
+def _waves(encoding: Mapping[str, Any]) -> dict[str, Any]:
+    """Those of an additive model; files of before there were any have none."""
+    return {"waves": encoding["waves"]} if "waves" in encoding else {}
+
+
 def load_model(path: str | Path) -> TableModel:
     """Read a model that ``save`` or ``hushpoint fit`` wrote."""
     try:
@@ -265,7 +270,7 @@ def load_model(path: str | Path) -> TableModel:
             np.array(record["intercept"], dtype=np.float64),
             None if record["classes"] is None else tuple(record["classes"]),
             Guarantee.from_dict(record["guarantee"]),
-            {"waves": None, **{name: record["encoding"][name] for name in _ENCODING if name in record["encoding"]}},
+            {**{name: record["encoding"][name] for name in ("scale", "row_norm")}, **_waves(record["encoding"])},
             record["details"],
         )
     except (AttributeError, KeyError, TypeError) as error:

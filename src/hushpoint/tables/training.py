@@ -112,7 +112,11 @@ def fit_model(
         estimator.intercept_,
         tuple(map(str, estimator.classes_)) if learned.task == "classification" else None,
         guarantee,
-        {"scale": encoder.scale, "row_norm": encoder.row_norm, "waves": encoder.waves},
+        {
+            "scale": encoder.scale,
+            "row_norm": encoder.row_norm,
+            **({"waves": encoder.waves} if kind == ADDITIVE else {}),
+        },
         {
             # With users the number of rows is private: it moves with what one of them contributes.
             "rows": items if users is None else None,
