@@ -22,7 +22,7 @@ Items = Sequence[int] | NDArray[Any]
 FEW = 30_000  # draws of one process in Python: 0.2 to 0.5 s, as long as compiled code takes to load (to compile: 7 s)
 MOST = 1 << 80  # s^2
 FINEST = 1 << 32  # denominator of s^2
-_OPENING = 8  # draws that take as long in Python as the first one of an address
+_OPENING = 8  # draws that take as long in Python as it takes to open an address
 _WORTH_SHARING = 1 << 13  # draws from which on threads pay
 PART = 1 << 12  # draws of one address
 _WORD = (1 << 32) - 1  # the largest item and step that an address holds
@@ -60,8 +60,7 @@ def rounded_normals_of_steps(source: Source, role: str, item: int, first: int, c
     """The first draw of ``rint(scale Z)`` of each of ``count`` steps: what ``rounded_normals`` gives, step by step."""
     global _drawn_in_python
     word(first + count)
-    if _drawn_in_python + _OPENING * count <= FEW:
-        _drawn_in_python += (_OPENING - 1) * count
+    if _drawn_in_python + (_OPENING + 1) * count <= FEW:
         drawn = [rounded_normals(source, role, (item,), first + k, 1, scale)[0, 0] for k in range(count)]
         return np.array(drawn, dtype=np.int64)
     from hushpoint.lattice.compiled.normal import fill_rounded_normals_of_steps
@@ -152,8 +151,9 @@ def _drawn(
         raise ValueError(f"source is a {type(source).__name__}. Pass one of hushpoint.noise.source_for(None).")
     names, roles = _parts(role, size, PART)
     found = [np.empty((rows, min(PART, size - PART * k)), dtype=np.int64) for k in range(len(names))]
-    if _drawn_in_python + rows * size <= FEW and when < STEPS:
-        _drawn_in_python += rows * size
+    effort = rows * (size + _OPENING * len(names))
+    if _drawn_in_python + effort <= FEW and when < STEPS:
+        _drawn_in_python += effort
         for name, part in zip(names, found, strict=True):
             for row, item in zip(part, indices.tolist(), strict=True):
                 bits = Words(words_at(source, name, item, when))
