@@ -306,3 +306,72 @@ def test_an_additive_model_is_read_back(tmp_path: Any) -> None:
 def test_clones_and_parameters() -> None:
     model = hp.PrivateAdditiveRegressor(ranges={"a": (0, 1)}, target_range=(0, 1))
     assert clone(model).get_params() == model.get_params()
+
+
+# As one of several candidates, in wide tables, with names that meet.
+
+
+@pytest.mark.filterwarnings("always:delta is")
+def test_a_selection_tells_of_itself_only(recwarn: pytest.WarningsRecorder) -> None:
+    """Catches one warning a run, which counts the secret runs, and a linear model inside that tells one run's cost."""
+    X = np.random.default_rng(0).uniform(size=(40, 2))
+    model = hp.PrivateAdditiveClassifier(ranges=(0, 1))
+    search = hp.PrivateSelect(model, {"missing": [()]}, epsilon=3.0, delta=0.2, mean_candidates=6, random_state=0)
+    best = search.fit(X, X[:, 0] > 0.5).best_estimator_
+    assert len(recwarn) == 1
+    for told in (best, best.linear_):
+        assert told.guarantee_ == search.guarantee_
+        assert (told.epsilon, told.delta) == (3.0, 0.2)
+        assert told.parameters_.share_of == hp.Budget(3.0, 0.2)
+
+
+@pytest.mark.parametrize(
+    ("wrong", "told"), [({"missing": [(), (9,)]}, "missing names 9"), ({"ranges": [(0, 1), None]}, "ranges")]
+)
+def test_a_wrong_candidate_is_refused_whether_it_is_drawn_or_not(wrong: dict[str, Any], told: str) -> None:
+    X = np.random.default_rng(0).uniform(size=(40, 2))
+    model = hp.PrivateAdditiveClassifier(ranges=(0, 1))
+    for seed in range(8):
+        search = hp.PrivateSelect(model, wrong, epsilon=3.0, delta=0.01, mean_candidates=1, random_state=seed)
+        with pytest.raises(ValueError, match=told):
+            search.fit(X, X[:, 0] > 0.5)
+
+
+def test_a_long_row_has_the_same_bits_alone() -> None:
+    """Catches a library's sum of more than 8192 squares, which goes in another order where there is one row only."""
+    schema = Schema({f"x{k}": Number(0.0, 1.0) for k in range(9000)})
+    encoder = TableEncoder(schema, row_norm=20.0, waves=0).fit()
+    rows = np.random.default_rng(0).uniform(size=(5, 9000))
+    together = encoder.transform({name: rows[:, k] for k, name in enumerate(schema.features)})
+    for one in range(5):
+        alone = encoder.transform({name: rows[one : one + 1, k] for k, name in enumerate(schema.features)})
+        np.testing.assert_array_equal(alone[0], together[one])
+
+
+def test_features_of_one_name_are_refused() -> None:
+    schema = Schema({"a": Number(0.0, 1.0), "a~3": Number(0.0, 1.0)})
+    TableEncoder(schema, waves=1).fit()
+    with pytest.raises(ValueError, match="two features are called 'a~3'"):
+        TableEncoder(schema, waves=2).fit()
+
+
+def test_a_declared_row_norm_scales_rows_alike_when_trained_and_predicted(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Catches rows that are scaled with waves that they lose afterwards."""
+    rng = np.random.default_rng(0)
+    table = pd.DataFrame({"a": rng.uniform(size=200), "b": rng.uniform(size=200)})
+    table["y"] = np.where(table["a"] > 0.5, "yes", "no")
+    schema = Schema({"a": Number(0.0, 1.0), "b": Number(0.0, 1.0), "y": Category(("no", "yes"))}, target="y")
+    trained: list[Any] = []
+    fit = hp.PrivateLogisticRegression.fit
+
+    def watched(self: Any, X: Any, y: Any, groups: Any = None) -> Any:
+        trained.append(X)
+        return fit(self, X, y, groups)
+
+    monkeypatch.setattr(hp.PrivateLogisticRegression, "fit", watched)
+    model = fit_model(table, schema, epsilon=0.3, delta=1e-3, model="additive", row_norm=0.8, seed=0)
+    assert model.encoding["waves"] < 7
+    known = Schema({name: schema.columns[name] for name in ("a", "b")})
+    predicted = TableEncoder(known, row_norm=0.8, waves=model.encoding["waves"]).fit().transform(table)
+    scaled = trained[0] * np.minimum(1.0, 0.8 / np.linalg.norm(trained[0], axis=1))[:, None]
+    np.testing.assert_allclose(predicted, scaled, rtol=1e-12)

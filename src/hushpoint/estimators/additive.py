@@ -9,7 +9,7 @@ from typing import Any, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin
+from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin, clone
 from sklearn.utils.validation import check_is_fitted
 
 from hushpoint import cells
@@ -44,6 +44,7 @@ class _PrivateAdditive(TellsOfRefits, BaseEstimator):
     lattice: bool
     guarantee_: Guarantee
     parameters_: Parameters | None
+    _one_of_several = False
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
@@ -59,7 +60,8 @@ class _PrivateAdditive(TellsOfRefits, BaseEstimator):
         people = len(table[names[0]]) if groups is None else len(np.unique(np.asarray(groups)))
         waves = self._waves(people, len(names), two_class)
         self.encoder_ = TableEncoder(schema, waves=waves).fit()
-        self.linear_ = self._linear()
+        self.linear_ = self._linear(self.encoder_.row_norm_)
+        self.linear_._one_of_several = self._one_of_several
         places = self.encoder_.wave_places()
         self.linear_._design = Design(places, self.encoder_.effective_width_)
         self.linear_.fit(self.encoder_.transform(table), y, groups=groups)
@@ -68,7 +70,23 @@ class _PrivateAdditive(TellsOfRefits, BaseEstimator):
         self.n_iter_, self.n_passes_ = self.linear_.n_iter_, self.linear_.n_passes_
         return self
 
-    def _linear(self) -> PrivateLinear:
+    def _restate(self, whole: Budget, guarantee: Guarantee) -> None:
+        """Tell the cost of the selection that this was one run of, in the linear model too."""
+        self.linear_._one_of_several = False
+        self.linear_.set_params(epsilon=whole.epsilon, delta=whole.delta)
+        self.linear_.guarantee_ = guarantee
+        self.linear_._restate(whole, guarantee)
+        self.parameters_ = self.linear_.parameters_
+
+    def _check_parameters(self) -> None:
+        """What can be checked of the constructor's arguments without a table."""
+        self._linear(1.0)._check_parameters()
+
+    def _check_columns(self, X: Any) -> None:
+        """Whether every column of a table is declared."""
+        self._columns(list(clone(self)._table(X, reset=True)))
+
+    def _linear(self, row_norm: float) -> PrivateLinear:
         """The linear estimator that trains the model."""
         raise NotImplementedError
 
@@ -246,9 +264,9 @@ class PrivateAdditiveClassifier(ClassifierMixin, _PrivateAdditive):
         self.classes_ = self.linear_.classes_
         return self
 
-    def _linear(self) -> PrivateLinear:
+    def _linear(self, row_norm: float) -> PrivateLinear:
         return PrivateLogisticRegression(
-            epsilon=self.epsilon, delta=self.delta, row_norm=self.encoder_.row_norm_, adjacency=self.adjacency,
+            epsilon=self.epsilon, delta=self.delta, row_norm=row_norm, adjacency=self.adjacency,
             classes=self.classes, random_state=self.random_state, progress=self.progress, lattice=self.lattice,
         )  # fmt: skip
 
@@ -315,9 +333,9 @@ class PrivateAdditiveRegressor(RegressorMixin, _PrivateAdditive):
         """
         return self._fit(X, y, groups, two_class=False)
 
-    def _linear(self) -> PrivateLinear:
+    def _linear(self, row_norm: float) -> PrivateLinear:
         return PrivateLinearRegression(
-            epsilon=self.epsilon, delta=self.delta, row_norm=self.encoder_.row_norm_, target_range=self.target_range,
+            epsilon=self.epsilon, delta=self.delta, row_norm=row_norm, target_range=self.target_range,
             adjacency=self.adjacency, random_state=self.random_state, progress=self.progress, lattice=self.lattice,
         )  # fmt: skip
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 import numpy as np
@@ -186,6 +186,11 @@ class PrivateLinear(TellsOfRefits, BaseEstimator):
         if self.alpha == "auto":
             return Penalty(automatic=share > 0)
         return Penalty(l1=float(self.alpha) * share, l2=float(self.alpha) * (1 - share))
+
+    def _restate(self, whole: Budget, guarantee: Guarantee) -> None:
+        """Tell the cost of the selection that this was one run of: its own would be too small."""
+        if self.parameters_ is not None:
+            self.parameters_ = replace(self.parameters_, share_of=whole)
 
     def _seed(self) -> int | None:
         """None (the operating system's generator), the integer itself, or one drawn from a RandomState."""

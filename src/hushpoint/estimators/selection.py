@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import KW_ONLY, dataclass, replace
+from dataclasses import KW_ONLY, dataclass
 from typing import Any, Literal
 
 import numpy as np
@@ -21,7 +21,6 @@ from hushpoint._silence import silent_about
 from hushpoint._types import Indices
 from hushpoint.certificates import ADJACENCIES
 from hushpoint.estimators.merits import predicts_alone
-from hushpoint.estimators.planner import Parameters
 from hushpoint.estimators.scoring import checked_score
 from hushpoint.labels import READ_FROM_LABELS, class_set
 from hushpoint.lattice.words import Words, words_at
@@ -142,6 +141,9 @@ class PrivateSelect(TellsOfRefits, MetaEstimatorMixin, BaseEstimator):
         users = None if groups is None else np.unique(column_or_1d(groups), return_inverse=True)[1]
         items = _num_samples(X) if users is None else int(users.max()) + 1
         warn_of_large_delta(delta, items, "record" if users is None else "user", stacklevel=3)
+        for one in settings:
+            if hasattr(candidate := clone(self.estimator).set_params(**one), "_check_columns"):
+                candidate._check_columns(X)
         train, held_out = self._split(items, source)
         rows, held_rows = (train, held_out) if users is None else (_rows(users, train), _rows(users, held_out))
         training: dict[str, Any] = {"X": _safe_indexing(X, rows), "y": _safe_indexing(y, rows)}
@@ -203,8 +205,8 @@ class PrivateSelect(TellsOfRefits, MetaEstimatorMixin, BaseEstimator):
         model.set_params(epsilon=whole.epsilon, delta=whole.delta, **back)
         del model._one_of_several
         model.guarantee_ = self.guarantee_
-        if isinstance(getattr(model, "parameters_", None), Parameters):
-            model.parameters_ = replace(model.parameters_, share_of=whole)
+        if hasattr(model, "_restate"):  # what an estimator holds beside its parameters and guarantee
+            model._restate(whole, self.guarantee_)
         return model
 
     # --- checks that need no data

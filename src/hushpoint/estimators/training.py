@@ -267,14 +267,18 @@ def spent(links: Sequence[Link], parameters: Parameters, delta: float, source: s
         compose(*charged),
         section="8",
         assumptions=(
-            *links[0].plan.certificate.because,
+            *_of(links, "second moments").plan.certificate.because,
             f"second moments released with {parameters.moment_share:.2g} of the budget",
             *stated[descents[-1]].assumptions,
-            *(("its terms in the second moments are 0 as well",) if parameters.adjacency == "zero-out" else ()),
+            *(("its terms in means and moments are 0 as well",) if parameters.adjacency == "zero-out" else ()),
             *((f"one budget for {len(descents)} models, split equally",) if len(descents) > 1 else ()),
         ),
         source=source,
     )
+
+
+def _of(links: Sequence[Link], part: Part) -> Link:
+    return next(link for link in links if link.part == part)
 
 
 def train(

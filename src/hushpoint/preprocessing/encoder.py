@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
@@ -14,6 +15,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from hushpoint import cells
 from hushpoint._checks import require_choice, require_flag, require_kind, require_positive, shown
+from hushpoint._fixed import squared_lengths
 from hushpoint._silence import silent_about
 from hushpoint._types import Array, Indices
 from hushpoint.preprocessing import shapes
@@ -81,6 +83,10 @@ class TableEncoder(TransformerMixin, BaseEstimator):
                 f"waves is {shown(self.waves)}. Pass a whole number from 0 to {shapes.MOST_WAVES}, or None."
             )
         self._most = sum(map(self._longest, self.schema_.features.values()))
+        told = Counter(one for name, column in self.schema_.features.items() for one in self._names(name, column))
+        if max(told.values(), default=0) > 1:
+            twice = told.most_common(1)[0][0]
+            raise ValueError(f"two features are called {twice!r}. Rename one of the columns that they come from.")
         bound = math.sqrt(self._most) if self.scale == "columns" else 1.0
         self.row_norm_ = bound if self.row_norm is None else min(bound, require_positive("row_norm", self.row_norm))
         features = self.schema_.features.values()
@@ -108,7 +114,7 @@ class TableEncoder(TransformerMixin, BaseEstimator):
         if self.scale == "unit":
             entries /= math.sqrt(self._most)
         if self.row_norm is not None:
-            lengths = np.sqrt(np.einsum("ij,ij->i", entries, entries))
+            lengths = np.sqrt(squared_lengths(entries))  # of one row the same bits among any others
             entries *= np.minimum(1.0, self.row_norm_ / np.maximum(lengths, self.row_norm_))[:, None]
         return indicators(np.column_stack(positions), entries, offset, self.sparse_output)
 

@@ -99,7 +99,7 @@ def _of_numbers(right: Released, place: Released, off_middle: Released, width: f
     score = Figure(None)
     if spread > _CLEAR * spread_std:
         share = error / spread
-        score = Figure(1 - share, math.hypot(right.std, share * spread_std) / spread)
+        score = Figure(min(1 - share, 1.0), math.hypot(right.std, share * spread_std) / spread)
     return {"r2": score, "rmse": _root(error, right.std, width), "baseline_rmse": _root(spread, spread_std, width)}
 
 

@@ -82,8 +82,8 @@ def fit_model(
         adjacency: Any = options.get("adjacency") or "replace-one"
         learned, ranges = learned_ranges(values, known, users, mu, delta, adjacency, seed)
     # How many waves a number is to have depends on how many rows there are: all are made, and some kept.
-    encoder = TableEncoder(learned, row_norm=row_norm, waves=MOST_WAVES if kind == ADDITIVE else None).fit()
-    if kind != ADDITIVE:
+    encoder = TableEncoder(learned, waves=MOST_WAVES if kind == ADDITIVE else None).fit()
+    if kind != ADDITIVE:  # rows of an additive model are scaled when it is known which entries they have
         row_norm = encoder.typical_row_norm_ if row_norm is None else row_norm
         encoder.set_params(row_norm=row_norm)
     encoder.set_params(sparse_output=_mostly_zeros(encoder)).fit()
@@ -93,10 +93,11 @@ def fit_model(
     design = None
     if kind == ADDITIVE:
         budget = Budget(left, delta, adjacency=options.get("adjacency"))
-        everything = encoder.get_feature_names_out()
         two_class = learned.task == "classification"
-        encoder.set_params(waves=plan_waves(items, len(learned.features), budget, two_class=two_class)).fit()
-        X = X[:, np.isin(everything, encoder.get_feature_names_out())]
+        waves = plan_waves(items, len(learned.features), budget, two_class=two_class)
+        spare = [place for places in encoder.wave_places() for place in places[waves:]]
+        X = X[:, np.setdiff1d(np.arange(X.shape[1]), spare)]
+        encoder.set_params(waves=waves, row_norm=row_norm).fit()
         row_norm = encoder.row_norm_
         encoder.set_params(row_norm=row_norm)
         design = Design(encoder.wave_places(), encoder.effective_width_)
