@@ -26,6 +26,7 @@ from hushpoint.regularizers import Zero
 
 _LEVELS = 500  # different second moments at most
 _DRAWS = 40
+_FLATTEST = 1e-3  # of a loss's smoothness
 _PROBIT = 1.702  # logistic noise is close to normal noise of this deviation
 _NODES, _WEIGHTS = np.polynomial.hermite_e.hermegauss(41)
 _WEIGHTS = _WEIGHTS / _WEIGHTS.sum()
@@ -94,23 +95,22 @@ class Outcome:
 
 def outcome(plan: Parameters, loss: Loss, data: Assumed, target: Target) -> Outcome:
     """What a plan makes of data like these, many times over: noise from one fixed seed."""
-    people = plan.items
     spread = 1.0
     if plan.target_share:
         noise = _released(_moments_of(plan, 1, _TARGET_CONSTANT), plan, plan.target_mu)
         spread = math.sqrt(min(data.spread**2 + noise, 1.0))
         plan = plan.for_targets(spread)
-    seconds, shares, counts = data.directions(plan.width - (plan.width > 1))
+    seconds, shares, counts = data.directions(plan.width - 1)
     metric = _metric(plan, np.repeat(seconds, counts.astype(int)), data.filled)
     first = np.concatenate([[0], np.cumsum(counts)[:-1]]).astype(int)
     inside = seconds * metric.scales[first] ** 2
     whole = float(counts @ inside) + plan.constant**2 * float(metric.scales[-1]) ** 2
     limit = plan.clip * math.sqrt(metric.size / whole)
-    size, curvature, kept, per_person = _landscape(loss, limit, data, target)
+    size, curvature, kept = _landscape(loss, limit, data, target)
     progress = curvature * inside * metric.time
     learned = 1 - bias(progress)
-    unit_noise = plan.clip * math.sqrt(metric.size) * clips_moved(plan.adjacency) / (people * plan.descent_mu)
-    added = (unit_noise * metric.time) ** 2 * inside * variance(progress) + (learned * kept) ** 2 * per_person / people
+    unit_noise = plan.clip * math.sqrt(metric.size) * clips_moved(plan.adjacency) / (plan.items * plan.descent_mu)
+    added = (unit_noise * metric.time) ** 2 * inside * variance(progress)
     random = np.random.default_rng(0)
     half = random.standard_normal((_DRAWS // 2, len(seconds)))
     noise = np.concatenate([half, -half]) * np.sqrt(added)
@@ -161,30 +161,25 @@ def _metric(plan: Parameters, seconds: Array, filled: float) -> Metric:
     return choose_metric(Moments(seen, noise, total, length_noise, centre, centre_noise), plan)
 
 
-def _landscape(loss: Loss, limit: float, data: Assumed, target: Target) -> tuple[float, float, float, float]:
-    """Deviation of the best scores; mean curvature on the way; the part of it kept by clipping; error per person."""
+def _landscape(loss: Loss, limit: float, data: Assumed, target: Target) -> tuple[float, float, float]:
+    """Deviation of the best scores, mean curvature on the way to where clipped descent ends, and where, as a share."""
     cut = loss.truncated(limit)
     if not target.two_class:
-        size, rest = data.spread * target.goes_with, data.spread * math.sqrt(1 - target.goes_with**2)
-        there = float(_WEIGHTS @ cut.curvature(np.zeros_like(_NODES), data.spread * _NODES))
-        return size, max(there, 1e-3 * loss.smoothness), 1.0, rest**2
+        curvature = float(_WEIGHTS @ cut.curvature(np.zeros_like(_NODES), data.spread * _NODES))
+        return data.spread * target.goes_with, max(curvature, _FLATTEST * loss.smoothness), 1.0
     mean, size = target.logits()
     best = mean + size * _NODES
-    positive = ndtr(best / _PROBIT)
-    ones = np.ones_like(best)
+    positive, ones = ndtr(best / _PROBIT), np.ones_like(best)
 
     def pull(kept: float) -> float:
         slopes = positive * cut.derivative(kept * best, ones) + (1 - positive) * cut.derivative(kept * best, -ones)
         return -float(_WEIGHTS @ (_NODES * slopes))
 
-    start = pull(0.0)
     low, high = 1e-3, 8.0
     for _ in range(25):
         middle = math.sqrt(low * high)
         low, high = (middle, high) if pull(middle) > 0 else (low, middle)
-    curvature = start / (high * size)
-    information = float(_WEIGHTS @ loss.curvature(best, ones))
-    return size, max(curvature, 1e-3 * loss.smoothness), high, 1 / max(information, 1e-3 * loss.smoothness)
+    return size, max(pull(0.0) / (high * size), _FLATTEST * loss.smoothness), high
 
 
 def _calibration_noise(plan: Parameters, loss: Loss, data: Assumed, target: Target) -> float:
