@@ -9,9 +9,10 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from functools import lru_cache
 
 import numpy as np
-from scipy.special import ndtr, owens_t
+from scipy.special import ndtr, ndtri, owens_t
 
 from hushpoint._types import Array
 from hushpoint.estimators.calibration import _SHORTER, _STEPS
@@ -19,8 +20,8 @@ from hushpoint.estimators.early_stopping import bias, variance
 from hushpoint.estimators.metric import Metric, Moments, choose_metric
 from hushpoint.estimators.planner import Parameters, clips_moved
 from hushpoint.estimators.training import _TARGET_CONSTANT
-from hushpoint.losses import Loss
-from hushpoint.operators.moments import Means, MeanOfRows, MeanSquare, SecondMoments
+from hushpoint.losses import Loss, Squared
+from hushpoint.operators.moments import MeanOfRows, Means, MeanSquare, SecondMoments
 from hushpoint.problem import Facts
 from hushpoint.regularizers import Zero
 
@@ -76,7 +77,7 @@ class Target:
     @property
     def cut(self) -> float:
         """Where the latent number is cut into classes."""
-        return _normal_quantile(self.most)
+        return float(ndtri(self.most))
 
     def logits(self) -> tuple[float, float]:
         """Mean and deviation of the best scores as log-odds."""
@@ -106,7 +107,7 @@ def outcome(plan: Parameters, loss: Loss, data: Assumed, target: Target) -> Outc
     inside = seconds * metric.scales[first] ** 2
     whole = float(counts @ inside) + plan.constant**2 * float(metric.scales[-1]) ** 2
     limit = plan.clip * math.sqrt(metric.size / whole)
-    size, curvature, kept = _landscape(loss, limit, data, target)
+    size, curvature, kept = _landscape(loss, limit, data.spread, target)
     progress = curvature * inside * metric.time
     learned = 1 - bias(progress)
     unit_noise = plan.clip * math.sqrt(metric.size) * clips_moved(plan.adjacency) / (plan.items * plan.descent_mu)
@@ -161,12 +162,13 @@ def _metric(plan: Parameters, seconds: Array, filled: float) -> Metric:
     return choose_metric(Moments(seen, noise, total, length_noise, centre, centre_noise), plan)
 
 
-def _landscape(loss: Loss, limit: float, data: Assumed, target: Target) -> tuple[float, float, float]:
+@lru_cache(maxsize=256)
+def _landscape(loss: Loss, limit: float, spread: float, target: Target) -> tuple[float, float, float]:
     """Deviation of the best scores, mean curvature on the way to where clipped descent ends, and where, as a share."""
     cut = loss.truncated(limit)
     if not target.two_class:
-        curvature = float(_WEIGHTS @ cut.curvature(np.zeros_like(_NODES), data.spread * _NODES))
-        return data.spread * target.goes_with, max(curvature, _FLATTEST * loss.smoothness), 1.0
+        curvature = float(_WEIGHTS @ cut.curvature(np.zeros_like(_NODES), spread * _NODES))
+        return spread * target.goes_with, max(curvature, _FLATTEST * loss.smoothness), 1.0
     mean, size = target.logits()
     best = mean + size * _NODES
     positive, ones = ndtr(best / _PROBIT), np.ones_like(best)
@@ -176,7 +178,7 @@ def _landscape(loss: Loss, limit: float, data: Assumed, target: Target) -> tuple
         return -float(_WEIGHTS @ (_NODES * slopes))
 
     low, high = 1e-3, 8.0
-    for _ in range(25):
+    for _ in range(16):
         middle = math.sqrt(low * high)
         low, high = (middle, high) if pull(middle) > 0 else (low, middle)
     return size, max(pull(0.0) / (high * size), _FLATTEST * loss.smoothness), high
@@ -186,13 +188,11 @@ def _calibration_noise(plan: Parameters, loss: Loss, data: Assumed, target: Targ
     clip = math.sqrt(2) * (max(0.7, plan.clip) if target.two_class else plan.clip)
     noise = clip * clips_moved(plan.adjacency) / (plan.items * plan.calibration_mu)
     time = _STEPS * plan.largest_step / _SHORTER
-    curvature = _landscape(loss, clip / math.sqrt(2), data, target)[1]
+    curvature = _landscape(loss, clip / math.sqrt(2), data.spread, target)[1]
     return noise * time * math.sqrt(float(variance(np.asarray(curvature * time))))
 
 
 def _facts(people: int, features: int) -> Facts:
-    from hushpoint.losses import Squared
-
     return Facts(people, features, Squared(), Zero(), row_norm=1.0)
 
 
@@ -204,9 +204,3 @@ def _released(operator: MeanOfRows, plan: Parameters, mu: float) -> float:
     """The noise on an entry of a mean that costs mu."""
     std = operator.certificate(1.0).shift("record", plan.adjacency) / mu
     return std / plan.items
-
-
-def _normal_quantile(share: float) -> float:
-    from scipy.special import ndtri
-
-    return float(ndtri(share))

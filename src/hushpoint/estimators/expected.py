@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import math
+import textwrap
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from itertools import product
+from typing import Any
 
 import numpy as np
 
@@ -76,16 +78,20 @@ class ExpectedAccuracy:
         columns = zip(self.epsilons, self.expected, self.low, self.high, strict=True)
         return [dict(zip(("epsilon", "expected", "low", "high"), row, strict=True)) for row in columns]
 
+    def to_dict(self) -> dict[str, Any]:
+        """Everything as JSON can hold it."""
+        return asdict(self)
+
     def __str__(self) -> str:
-        name = {"accuracy": "accuracy", "R2": "R2"}[self.measure]
-        lines = [f"epsilon   {name:<10}9 of 10 models"]
-        lines += [f"{row['epsilon']:<10g}{row['expected']:<10.3f}{row['low']:.3f} to {row['high']:.3f}" for row in self.rows()]
+        lines = [f"epsilon   {self.measure:<10}9 of 10 models"]
+        for row in self.rows():
+            lines.append(f"{row['epsilon']:<10g}{row['expected']:<10.3f}{row['low']:.3f} to {row['high']:.3f}")
         answers = [f"{share:.0%} of the gain ({self.share(share):.3f}) {self._answer(share)}" for share in (0.5, 0.9)]
-        lines += [
+        words = (
             f"Of {self.guess:g} without privacy, a guess, and {self.base_rate:g} for a model that knows nothing: "
             f"{' and '.join(answers)}. {self.n} people, {self.p} features, delta = {self.delta:.2g}, {self.adjacency}."
-        ]
-        return "\n".join(lines)
+        )
+        return "\n".join(lines) + "\n" + textwrap.fill(words, 100, break_on_hyphens=False)
 
     def _answer(self, share: float) -> str:
         needed = self.needed(self.share(share))
@@ -153,17 +159,16 @@ def expected_accuracy(
     found = []
     for epsilon in budgets:
         mu = share * gdp_mu(epsilon, delta)
-        plan = plan_parameters(
-            people, features, mu, loss=chosen, adjacency=adjacency, effective=effective
-        )
+        plan = plan_parameters(people, features, mu, loss=chosen, adjacency=adjacency, effective=effective)
         found.append(np.concatenate([scores(outcome(plan, chosen, one, target), one, target) for one in data]))
     best, nothing = target.score, target.base_rate
     table = np.array(found)
     middle = np.maximum(table, nothing).mean(axis=1)  # a few useless models must not hide the others
     low, high = (middle + _WIDER * (np.quantile(table, q, axis=1) - middle) for q in _WITHIN)
+    columns = ((middle, nothing), (np.minimum(low, middle), nothing - 1), (np.maximum(high, middle), nothing))
     return ExpectedAccuracy(
         people, features, float(delta), adjacency, "accuracy" if target.two_class else "R2", best, nothing,
-        tuple(budgets), *(_rising(column, least, best) for column, least in ((middle, nothing), (low, nothing - 1), (high, nothing))),
+        tuple(budgets), *(_rising(column, least, best) for column, least in columns),
     )  # fmt: skip
 
 

@@ -46,11 +46,14 @@ def expected(found: ExpectedAccuracy, path_stem: str | Path, *, chosen: float | 
         if chosen is not None:
             _mark(ax, chosen)
         drawing.level_lines(ax, levels, named=True, falling=False)
-        drawing.name_axes(axes, f"epsilon (delta = {drawing.short(float(f'{found.delta:.2g}'))})", _NAMES[found.measure])
+        drawing.name_axes(
+            axes, f"epsilon (delta = {drawing.short(float(f'{found.delta:.2g}'))})", _NAMES[found.measure]
+        )
         drawing.legend_outside(figure, axes)
         drawing.note(
             figure,
-            f"{found.n} people, {found.p} features, {found.adjacency}. From public facts and a guess; no data was read.",
+            f"{found.n} people, {found.p} features, {found.adjacency}.",
+            "From public facts and a guess; no data was read.",
         )
         return drawing.saved(figure, path_stem)
 
