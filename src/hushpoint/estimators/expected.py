@@ -191,7 +191,7 @@ def assumed_target(loss: Loss, guess: float | None, base_rate: float) -> Target:
 
 def assumed_data(condition: float | None) -> list[Assumed]:
     """What the data may be like, each as likely as the others."""
-    conditions = _CONDITIONS
+    conditions: Sequence[float] = _CONDITIONS
     if condition is not None:
         require(condition >= 1, "condition", condition, "Pass the ratio of two second moments, 1 or more.")
         conditions = (max(1.0, condition / _AROUND), condition, condition * _AROUND)
