@@ -27,7 +27,7 @@ BUGS = [
     _expected(
         name="expected-without-what-ranges-cost",
         file=f"{_HERE}/tables/expected.py",
-        old="share=min(1.0, (plan[\"mu\"] / gdp_mu(stated.epsilon, stated.delta)) ** 2)",
+        old='share=min(1.0, (plan["mu"] / gdp_mu(stated.epsilon, stated.delta)) ** 2)',
         new="share=1.0",
         why="people are told that an epsilon buys more than it does",
     ),
