@@ -11,11 +11,26 @@ _HERE = "src/hushpoint"
 _estimators = partial(Mutant, room="estimators", tests=("tests/privacy/test_training.py",))
 _select = partial(Mutant, room="select", tests=("tests/test_private_select.py",))
 _preprocessing = partial(Mutant, room="preprocessing", tests=("tests/test_preprocessing.py",))
+_expected = partial(Mutant, room="estimators", tests=("tests/test_expected.py",))
 _errors = partial(Mutant, room="errors", tests=("tests/test_quoted_entries.py",))
 _scores = partial(Mutant, room="tables", tests=("tests/test_evaluation.py",))
 _tables = partial(Mutant, room="tables", tests=("tests/test_tables.py", "tests/test_tabular_commands.py"))
 
 BUGS = [
+    _expected(
+        name="expected-without-the-adjacency",
+        file=f"{_HERE}/estimators/assumed.py",
+        old="* clips_moved(plan.adjacency) / (plan.items * plan.descent_mu)",
+        new="/ (plan.items * plan.descent_mu)",
+        why="people are told that half the epsilon is enough",
+    ),
+    _expected(
+        name="expected-without-what-ranges-cost",
+        file=f"{_HERE}/tables/expected.py",
+        old='share=min(1.0, (plan["mu"] / gdp_mu(stated.epsilon, stated.delta)) ** 2)',
+        new="share=1.0",
+        why="people are told that an epsilon buys more than it does",
+    ),
     _estimators(
         name="off-diagonal-noise-halved",
         file=f"{_HERE}/operators/moments.py",

@@ -12,6 +12,7 @@ from typing import IO, TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from hushpoint.commands.curve import BaseRateOption, CurveOption, GuessOption, asked_for
 from hushpoint.commands.printing import give_up_printing, is_unprintable
 
 if TYPE_CHECKING:
@@ -78,6 +79,9 @@ def fit(
         float, typer.Option(help="Share of the budget for columns with learn = true; unused without them.")
     ] = 0.1,
     seed: Annotated[int | None, typer.Option(help="For experiments; a model to release needs none.", min=0)] = None,
+    curve: CurveOption = None,
+    guess: GuessOption = None,
+    base_rate: BaseRateOption = 0.5,
     force: Force = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
@@ -89,16 +93,20 @@ def fit(
     from hushpoint.tables.training import fit_model
 
     require_free(output, force)  # before the budget is spent
+    asked = asked_for(curve, schema, target, guess, base_rate, force)
     fitted = fit_model(
         data, schema, epsilon=epsilon, delta=delta, model=model, target=target, groups=groups, row_norm=row_norm,
         range_share=range_share, seed=seed, penalty=penalty, alpha=alpha, adjacency=adjacency,
     )  # fmt: skip
     fitted.save(output, force)
+    found = asked.drawn(fitted) if asked else None
     try:
         if as_json:
-            _print_json(fitted, output)
+            _print_json(fitted, output, {"expected": found.to_dict()} if found else {})
         else:
             _summarise(fitted, output, delta is None)
+            if asked and found:
+                typer.echo(f"\n{found}\nWrote {' and '.join(map(str, asked.files))}.")
         sys.stdout.flush()
     except OSError as error:
         if isinstance(error, BrokenPipeError) or not is_unprintable(error):
@@ -155,10 +163,10 @@ def _opened(output: Path | None, force: bool) -> Iterator[IO[str]]:
             yield file
 
 
-def _print_json(fitted: TableModel, output: Path) -> None:
+def _print_json(fitted: TableModel, output: Path, more: dict[str, Any]) -> None:
     record = fitted.to_dict()
     shown = {key: record[key] for key in ("model", "features", "coefficients", "intercept", "classes", "details")}
-    typer.echo(json.dumps({"output": str(output), **shown, "guarantee": record["guarantee"]}, indent=2))
+    typer.echo(json.dumps({"output": str(output), **shown, "guarantee": record["guarantee"], **more}, indent=2))
 
 
 def _summarise(fitted: TableModel, output: Path, default_delta: bool) -> None:

@@ -170,8 +170,10 @@ def _denoised(moments: Moments, plan: Parameters) -> tuple[Array, Array | None, 
         if moments.centre is not None:
             seconds[:-1] = np.maximum(seconds[:-1] - moments.centre**2, 0.01 * seconds[:-1])
     else:
-        with one_thread():
-            seen, basis = np.linalg.eigh(moments.matrix)
+        seen, basis = moments.matrix, None
+        if seen.ndim > 1:  # a vector is a matrix of which the eigenvalues are known, and its basis does not matter
+            with one_thread():
+                seen, basis = np.linalg.eigh(moments.matrix)
         # Noise alone has eigenvalues up to this edge, and lifts an eigenvalue m of the truth to m + edge^2/(4 m).
         edge = moments.noise_std * math.sqrt(2 * plan.width)
         threshold = _ABOVE_NOISE * edge
