@@ -1,0 +1,80 @@
+"""Bytes that can be read in one way only: a kind and parts, each with its length."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+Part = bytes | str | int
+
+_MOST = 1 << 32  # bytes of a part
+
+
+class Refused(ValueError):
+    """A message or a request that is not answered: nothing was revealed, and nothing changed."""
+
+
+class RoundFailed(ValueError):
+    """A round that cannot be opened any more. The next attempt is a new round, with fresh noise."""
+
+
+def pack(kind: str, *parts: Part) -> bytes:
+    """A kind and parts as bytes. Different kinds or parts never give the same bytes."""
+    fields = [_field(part) for part in (kind, *parts)]
+    return b"".join([len(fields).to_bytes(4, "big")] + [len(field).to_bytes(4, "big") + field for field in fields])
+
+
+def unpack(kind: str, data: bytes, count: int | None = None) -> list[bytes]:
+    """The parts that were packed under a kind; ``Refused`` for whatever else, bytes at the end included."""
+    if len(data) < 4:
+        raise _damaged(kind)
+    fields, place = [], 4
+    for _ in range(int.from_bytes(data[:4], "big")):
+        start = place + 4
+        place = start + int.from_bytes(data[place:start], "big")
+        if start > len(data) or place > len(data):
+            raise _damaged(kind)
+        fields.append(data[start:place])
+    if place != len(data) or not fields or fields[0] != kind.encode() or count not in (None, len(fields) - 1):
+        raise _damaged(kind)
+    return fields[1:]
+
+
+def number(data: bytes) -> int:
+    """A whole number that was packed as a part."""
+    if len(data) != 8:
+        raise _damaged("number")
+    return int.from_bytes(data, "big")
+
+
+def packed_set(sites: Iterable[int]) -> bytes:
+    """Sites in rising order, two bytes each."""
+    return b"".join(site.to_bytes(2, "big") for site in sorted(sites))
+
+
+def unpacked_set(data: bytes) -> tuple[int, ...]:
+    """The sites that were packed; ``Refused`` unless they rise."""
+    sites = tuple(int.from_bytes(data[k : k + 2], "big") for k in range(0, len(data), 2))
+    if len(data) % 2 or any(one >= other for one, other in zip(sites, sites[1:], strict=False)):
+        raise _damaged("set of sites")
+    return sites
+
+
+def pieces(data: bytes, size: int, count: int) -> Sequence[bytes]:
+    """A byte string cut into so many pieces of one size."""
+    if len(data) != size * count:
+        raise _damaged("list")
+    return [data[k : k + size] for k in range(0, size * count, size)]
+
+
+def _field(part: Part) -> bytes:
+    if isinstance(part, str):
+        part = part.encode()
+    elif isinstance(part, int):
+        part = part.to_bytes(8, "big")
+    if len(part) >= _MOST:
+        raise ValueError("a part is 2^32 bytes long or more. Send shorter messages.")
+    return part
+
+
+def _damaged(kind: str) -> Refused:
+    return Refused(f"a message of kind {kind!r} was expected, and the bytes are none. Nothing was done.")
