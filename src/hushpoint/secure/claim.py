@@ -1,4 +1,4 @@
-"""What secure sums promise: Gaussian differential privacy up to a slack, and the noise for a budget (docs/secure.md)."""
+"""What secure sums promise: Gaussian differential privacy up to a slack, and noise for a budget (docs/secure.md)."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ _LARGEST_EXPONENT = 700.0
 class SecureClaim:
     """What is seen of one site in all its rounds is ``(eps + 2a, e^a (delta + (1 + e^eps) b))``-DP for every eps.
 
-    ``delta`` is that of mu-GDP at eps. This is no Gaussian privacy: squared mu, a and b add up over releases, each chosen in
-    view of the earlier ones, and are converted once.
+    ``delta`` is that of mu-GDP at eps. This is no Gaussian privacy: squared mu, a and b add up over releases, each
+    chosen in view of the earlier ones, and are converted once.
 
     Parameters
     ----------
@@ -197,7 +197,7 @@ def calibrated(
 ) -> Encoding:
     """The encoding with the least noise for a budget: ``rounds``, and ``spare`` ones for rounds that fail.
 
-    ``Encoding`` has the parameters. Steps are fine where there is room, so that rounding costs nothing that one notices.
+    ``Encoding`` has the parameters. Steps are fine where there is room, so that rounding costs next to nothing.
     """
     total = require_count("rounds", rounds) + require_count("spare", spare, least=0)
     mu = gdp_mu(budget.epsilon, budget.delta)

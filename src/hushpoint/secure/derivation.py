@@ -26,6 +26,11 @@ def pair_mask(terms: Terms, present: Present, one: int, other: int, shared: byte
     return derived(shared, pack("pair mask", terms.context, present.digest, low, high))
 
 
+def envelope(about: bytes, shared: bytes) -> bytes:
+    """The key of one envelope: each seals one."""
+    return derived(shared, about)
+
+
 def about_envelope(terms: Terms, present: Present, sender: int, receiver: int) -> bytes:
     """What an envelope is bound to."""
     return pack("envelope", terms.context, present.digest, sender, receiver, ENVELOPE)

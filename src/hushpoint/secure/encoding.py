@@ -79,7 +79,9 @@ class Encoding:
     def distance(self) -> float:
         """How far one unit moves the integers of a message, D, rounded up."""
         moved = self.sensitivity / self.step
-        return moved if self.whole else math.nextafter(math.nextafter(moved + math.sqrt(self.length), math.inf), math.inf)
+        return (
+            moved if self.whole else math.nextafter(math.nextafter(moved + math.sqrt(self.length), math.inf), math.inf)
+        )
 
     def truncated(self, message: Array) -> tuple[Whole, bool]:
         """A message in whole steps, rounded toward zero, and whether it is sound.
@@ -104,7 +106,7 @@ class Encoding:
         if self.scale == 0:
             return np.zeros(self.length, dtype=np.int64)
         address = source, _ROLE, (site,), round_number, self.length
-        return discrete_gaussians(*address, self.scale**2, self.honest)[0]
+        return discrete_gaussians(*address, self.scale**2, self.honest).reshape(self.length)
 
     def encoded(self, message: Array, source: Source, site: int, round_number: int) -> tuple[Words, bool]:
         """What a site masks: its message in steps and its noise, modulo 2^64; and whether the message was sound."""

@@ -54,7 +54,7 @@ class Advert:
     transport: bytes
     commitment: bytes
 
-    @property
+    @cached_property
     def body(self) -> bytes:
         """As it is signed."""
         return pack("advert", self.mask, self.transport, self.commitment)

@@ -16,7 +16,8 @@ class Masked:
     def __init__(self, values: Words) -> None:
         self.values = np.array(values, dtype="<u8")
         self._zeros = bytes(self.values.nbytes)
-        self._stream = np.empty_like(self.values)
+        self._bytes = bytearray(self.values.nbytes)
+        self._stream = np.frombuffer(self._bytes, dtype="<u8")
 
     def add(self, key: bytes) -> None:
         """Put the mask of a key on."""
@@ -27,7 +28,7 @@ class Masked:
         self.values -= self._mask(key)
 
     def _mask(self, key: bytes) -> Words:
-        keystream(key).update_into(self._zeros, memoryview(self._stream).cast("B"))
+        keystream(key).update_into(self._zeros, self._bytes)
         return self._stream
 
 

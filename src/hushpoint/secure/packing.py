@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from itertools import pairwise
 
 Part = bytes | str | int
-
-_MOST = 1 << 32  # bytes of a part
 
 
 class Refused(ValueError):
@@ -19,8 +18,11 @@ class RoundFailed(ValueError):
 
 def pack(kind: str, *parts: Part) -> bytes:
     """A kind and parts as bytes. Different kinds or parts never give the same bytes."""
-    fields = [_field(part) for part in (kind, *parts)]
-    return b"".join([len(fields).to_bytes(4, "big")] + [len(field).to_bytes(4, "big") + field for field in fields])
+    fields = [(len(parts) + 1).to_bytes(4, "big")]
+    for part in (kind, *parts):
+        field = part if isinstance(part, bytes) else part.encode() if isinstance(part, str) else part.to_bytes(8, "big")
+        fields += (len(field).to_bytes(4, "big"), field)
+    return b"".join(fields)
 
 
 def unpack(kind: str, data: bytes, count: int | None = None) -> list[bytes]:
@@ -54,7 +56,7 @@ def packed_set(sites: Iterable[int]) -> bytes:
 def unpacked_set(data: bytes) -> tuple[int, ...]:
     """The sites that were packed; ``Refused`` unless they rise."""
     sites = tuple(int.from_bytes(data[k : k + 2], "big") for k in range(0, len(data), 2))
-    if len(data) % 2 or any(one >= other for one, other in zip(sites, sites[1:], strict=False)):
+    if len(data) % 2 or any(one >= other for one, other in pairwise(sites)):
         raise _damaged("set of sites")
     return sites
 
@@ -64,16 +66,6 @@ def pieces(data: bytes, size: int, count: int) -> Sequence[bytes]:
     if len(data) != size * count:
         raise _damaged("list")
     return [data[k : k + size] for k in range(0, size * count, size)]
-
-
-def _field(part: Part) -> bytes:
-    if isinstance(part, str):
-        part = part.encode()
-    elif isinstance(part, int):
-        part = part.to_bytes(8, "big")
-    if len(part) >= _MOST:
-        raise ValueError("a part is 2^32 bytes long or more. Send shorter messages.")
-    return part
 
 
 def _damaged(kind: str) -> Refused:

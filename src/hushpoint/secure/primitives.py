@@ -6,6 +6,7 @@ The one file that imports ``cryptography``.
 from __future__ import annotations
 
 import hashlib
+from functools import lru_cache
 
 from hushpoint.secure.packing import Refused
 
@@ -88,7 +89,12 @@ def signature(secret: bytes, statement: bytes) -> bytes:
 def is_signed(public: bytes, statement: bytes, by: bytes) -> bool:
     """Whether ``by`` is the signature of a statement."""
     try:
-        Ed25519PublicKey.from_public_bytes(public).verify(by, statement)
+        _verifier(public).verify(by, statement)
     except (InvalidSignature, ValueError):
         return False
     return True
+
+
+@lru_cache(maxsize=1024)
+def _verifier(public: bytes) -> Ed25519PublicKey:
+    return Ed25519PublicKey.from_public_bytes(public)

@@ -26,9 +26,9 @@ class Opened:
 class Server:
     """One round at the server.
 
-    ``take`` every letter that arrives; when as many answered as one waits for, ``requests`` closes the exchange and says
-    what is to be sent to whom; after the last exchange ``opened`` is the sum. A server that was killed goes on from the
-    state it kept, or begins a new round: it has no secrets to lose.
+    ``take`` every letter that arrives; when as many answered as one waits for, ``requests`` closes the exchange and
+    says what is to be sent to whom; after the last exchange ``opened`` is the sum. A server that was killed goes on
+    from the state it kept, or begins a new round: it has no secrets to lose.
 
     Parameters
     ----------
@@ -251,6 +251,6 @@ class Server:
 
     def _too_few(self, arrived: int, fewest: int) -> str:
         return (
-            f"{arrived} sites answered with their {self.kind!r} letter, and {fewest} are needed. Ask for a new round: this "
-            "one is never opened with another set."
+            f"{arrived} sites answered with their {self.kind!r} letter, and {fewest} are needed. Ask for a new round: "
+            "this one is never opened with another set."
         )

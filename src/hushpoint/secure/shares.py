@@ -1,8 +1,8 @@
 """Shamir's shares: any ``threshold`` of them give a secret of 32 bytes, fewer tell nothing.
 
-A secret is the value at 0 of a polynomial of degree ``threshold - 1`` with uniform coefficients modulo a prime; the share
-of site k is its value at k + 1. Python's integers take a time that depends on their values, which is seen at the site
-itself only.
+A secret is the value at 0 of a polynomial of degree ``threshold - 1`` with uniform coefficients modulo a prime; the
+share of site k is its value at k + 1. Python's integers take a time that depends on their values, which is seen at the
+site itself only.
 """
 
 from __future__ import annotations
@@ -56,9 +56,7 @@ class Weights:
         places = [site + 1 for site in sites]
         whole = prod(places)
         below = [prod(other - one for other in places if other != one) % PRIME for one in places]
-        self._weights = [
-            whole // one * inverse % PRIME for one, inverse in zip(places, _inverses(below), strict=True)
-        ]
+        self._weights = [whole // one * inverse % PRIME for one, inverse in zip(places, _inverses(below), strict=True)]
 
     def secret(self, shares: Sequence[bytes]) -> bytes | None:
         """The secret; None where the shares are not of one secret of 32 bytes."""

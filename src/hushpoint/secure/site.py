@@ -25,7 +25,17 @@ from hushpoint.secure.letters import (
 )
 from hushpoint.secure.masks import Masked, Words
 from hushpoint.secure.packing import Refused, number, pack, pieces, unpack, unpacked_set
-from hushpoint.secure.primitives import KEY, TAG, ExchangeKey, digest, keystream, opened, sealed, signature, signing_public
+from hushpoint.secure.primitives import (
+    KEY,
+    TAG,
+    ExchangeKey,
+    digest,
+    keystream,
+    opened,
+    sealed,
+    signature,
+    signing_public,
+)
 from hushpoint.secure.shares import SHARE, checked, split
 from hushpoint.secure.site_state import SiteRound
 
@@ -106,8 +116,9 @@ class Site:
             return self._once("keys", terms.context, lambda _: b"")  # was answered, with these terms or with others
         if terms.round <= self.last:
             raise Refused(f"round {terms.round} is not above the last one, {self.last}. Ask for a new round.")
-        secrets = [self._random(KEY) for _ in range(4)]
-        self._round, self.last = SiteRound(terms, *secrets), terms.round
+        mask, transport, seed, mixing = (self._random(KEY) for _ in range(4))
+        self._round = SiteRound(terms, mask=mask, transport=transport, seed=seed, mixing=mixing)
+        self.last = terms.round
 
         def answer(held: SiteRound) -> bytes:
             said = derivation.commitment(terms, self.number, held.seed)
@@ -222,8 +233,8 @@ class Site:
         for other in _without(present.sites, own):
             shared = transport.shared(present.by_site[other].transport)
             about = derivation.about_envelope(terms, present, own, other)
-            envelopes.append(sealed(derivation.derived(shared, about), seeds[other] + keys[other], about))
-            opening[other] = derivation.derived(shared, derivation.about_envelope(terms, present, other, own))
+            envelopes.append(sealed(derivation.envelope(about, shared), seeds[other] + keys[other], about))
+            opening[other] = derivation.envelope(derivation.about_envelope(terms, present, other, own), shared)
         held.present, held.opening, held.held = present, opening, {own: (seeds[own], keys[own])}
         held.transport = held.mixing = b""  # not needed any more
         return self._letter("shares", pack("envelopes", b"".join(envelopes)))

@@ -50,7 +50,8 @@ class SiteRound:
     def from_bytes(data: bytes, agreement: Agreement) -> SiteRound:
         """What ``to_bytes`` wrote."""
         parts = unpack("site round", data, 16)
-        found = SiteRound(Terms(agreement, number(parts[0]), parts[1], parts[2], number(parts[3])), *parts[4:8])
+        terms = Terms(agreement, number(parts[0]), parts[1], parts[2], number(parts[3]))
+        found = SiteRound(terms, mask=parts[4], transport=parts[5], seed=parts[6], mixing=parts[7])
         for letter in unpack("letters", parts[8]):
             kind, asked, answer = unpack("letter", letter, 3)
             found.letters[kind.decode()] = asked, answer
