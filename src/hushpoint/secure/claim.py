@@ -140,8 +140,7 @@ class SecureClaim:
         room = delta * math.exp(-self.spread)
         inner = 0.0
         for _ in range(60):  # from below: what b costs rises with epsilon
-            left = room - (1 + _exp(inner)) * self.missed
-            following = gdp_epsilon(self._mu, max(0.0, left))
+            following = gdp_epsilon(self._mu, max(0.0, room - self._far(inner)))
             if math.isinf(following) or following <= inner:
                 break
             inner = following
@@ -178,9 +177,11 @@ class SecureClaim:
         """The epsilon of the Gaussian, ``epsilon - 2a`` rounded down."""
         return epsilon if self.spread == 0 else math.nextafter(epsilon - _up(2 * self.spread), -math.inf)
 
+    def _far(self, inner: float) -> float:
+        return 0.0 if self.missed == 0 else (1 + _exp(inner)) * self.missed
+
     def _delta(self, inner: float) -> float:
-        far = 0.0 if self.missed == 0 else (1 + _exp(inner)) * self.missed
-        found = gdp_delta(self._mu, inner) + far
+        found = gdp_delta(self._mu, inner) + self._far(inner)
         return min(1.0, found if self.spread == self.missed == 0 else _up(_exp(self.spread) * found))
 
 
