@@ -22,11 +22,11 @@ BUGS = [
         why="with the colluders' signatures two sets of one round are opened: their difference is one site's message",
     ),
     _attacked(
-        name="two-sets-of-survivors-signed",
+        name="another-request-another-letter",
         file=f"{_HERE}/site.py",
-        old="        if held.survivors not in ((), tuple(survivors)):",
-        new="        if False:",
-        why="a set signed with the message is replaced by another one",
+        old="        if kind in held.letters:\n",
+        new="        if kind in held.letters and held.letters[kind][0] == asked:\n",
+        why="two letters of one kind in a round: other keys, two sets of survivors",
     ),
     _attacked(
         name="one-signature-too-few",
@@ -66,7 +66,7 @@ BUGS = [
     _attacked(
         name="pair-masks-the-same-in-every-round",
         file=f"{_HERE}/derivation.py",
-        old='pack("pair mask", terms.context, present.digest, low, high)',
+        old='pack("pair mask", terms.context, present.digest, packed_set(sharers), low, high)',
         new='pack("pair mask", low, high)',
         why="the difference of two messages is plain to whoever knows the keys are not fresh",
     ),
@@ -143,8 +143,8 @@ BUGS = [
     _encoded(
         name="rounding-term-forgotten",
         file=f"{_HERE}/encoding.py",
-        old="return moved if self.whole else",
-        new="return moved if self.length else",
+        old="        if self.whole:\n            return moved",
+        new="        if self.length:\n            return moved",
         why="one row moves every number of a rounded sum by up to one more step",
     ),
     _encoded(

@@ -459,7 +459,9 @@ def test_every_key_differs_by_run_round_plan_point_roster_sites_and_use():
     for terms in others:
         for present in rosters:
             keys = [derivation.own_mask(terms, present, k, secret) for k in (0, 1)]
-            keys += [derivation.pair_mask(terms, present, 0, k, secret) for k in (1, 2)]
+            keys += [
+                derivation.pair_mask(terms, present, who, 0, k, secret) for k in (1, 2) for who in (range(3), range(4))
+            ]
             abouts = [derivation.about_envelope(terms, present, *pair) for pair in ((0, 1), (1, 0), (0, 2))]
             keys += [derivation.envelope(about, secret) for about in abouts]
             keys += [derivation.polynomials(terms, present, k, secret) for k in (0, 1)]
@@ -469,9 +471,8 @@ def test_every_key_differs_by_run_round_plan_point_roster_sites_and_use():
         found.update(said)
         count += 2
     assert len(found) == count
-    assert derivation.pair_mask(others[0], rosters[0], 2, 1, secret) == derivation.pair_mask(
-        others[0], rosters[0], 1, 2, secret
-    )
+    one, other = (derivation.pair_mask(others[0], rosters[0], range(4), *pair, secret) for pair in ((2, 1), (1, 2)))
+    assert one == other
 
 
 def test_a_signature_of_one_kind_is_none_of_another():
@@ -522,7 +523,7 @@ def test_a_masked_message_stays_masked_when_its_site_is_called_lost():
     found = Masked(np.frombuffer(values, dtype="<u8"))
     key = ExchangeKey(secrets[4])
     for other in range(4):
-        pair = derivation.pair_mask(server.terms, present, other, 4, key.shared(present.by_site[other].mask))
+        pair = derivation.pair_mask(server.terms, present, range(5), other, 4, key.shared(present.by_site[other].mask))
         found.add(pair)
     assert not np.any(found.values == messages[4])
     found.take(derivation.own_mask(server.terms, present, 4, seed_of(sites, 4)))
@@ -534,3 +535,27 @@ def seed_of(sites, k):
     from hushpoint.secure.site_state import SiteRound
 
     return SiteRound.from_bytes(unpack("site", sites.kept[k][0], 4)[3], sites.agreement).seed
+
+
+def test_sites_that_are_told_of_different_sharers_mask_for_different_sums():
+    # two lists of sharers for one round: sums over parts of the sites whose masks cancel
+    sites, messages = Sites(5, 4), messages_for(5)
+    server, requests = played(sites, sites.terms(), messages, until="masked")
+    packed, joined = unpack("deliveries", requests[0], 2)
+    size = len(joined) // 4
+    fewer = pack("deliveries", packed_set([0, 1, 2, 3]), joined[: 3 * size])
+    letters = [sites.sites[0].mask(fewer, lambda: messages[0])]
+    letters += [sites.sites[k].mask(requests[k], lambda k=k: messages[k]) for k in range(1, 5)]
+    for letter in letters:
+        server.take(letter)
+    requests = server.requests()
+    with pytest.raises(Refused, match="not sites of this round"):
+        sites.sites[0].sign(requests[0])
+    for k in range(1, 5):
+        server.take(sites.sites[k].sign(requests[k]))
+    for k, request in server.requests().items():
+        if k:
+            server.take(sites.sites[k].reveal(request))
+    differences = server.opened().total - messages.sum(axis=0)
+    assert np.count_nonzero(differences) == 3  # of no use to anybody
+    assert packed != packed_set([0, 1, 2, 3])

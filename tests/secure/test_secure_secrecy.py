@@ -112,7 +112,7 @@ def take_pairs(values, server, target, secret):
     key, present = ExchangeKey(secret), server._present
     for other in set(server._sharers) - {target}:
         shared = key.shared(present.by_site[other].mask)
-        pair = derivation.pair_mask(server.terms, present, target, other, shared)
+        pair = derivation.pair_mask(server.terms, present, server._sharers, target, other, shared)
         (values.take if target < other else values.add)(pair)
 
 

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from hushpoint.secure.agreement import Terms
 from hushpoint.secure.letters import Present
-from hushpoint.secure.packing import pack
+from hushpoint.secure.packing import pack, packed_set
 from hushpoint.secure.primitives import derived
 
 ENVELOPE = "shares of the seed and of the mask key"  # the one kind of envelope
@@ -20,10 +22,10 @@ def own_mask(terms: Terms, present: Present, site: int, seed: bytes) -> bytes:
     return derived(seed, pack("own mask", terms.context, present.digest, site))
 
 
-def pair_mask(terms: Terms, present: Present, one: int, other: int, shared: bytes) -> bytes:
-    """The key of the mask that two sites have in common."""
+def pair_mask(terms: Terms, present: Present, sharers: Sequence[int], one: int, other: int, shared: bytes) -> bytes:
+    """The key of the mask that two sites have in common, if both were told of the same sharers."""
     low, high = sorted((one, other))
-    return derived(shared, pack("pair mask", terms.context, present.digest, low, high))
+    return derived(shared, pack("pair mask", terms.context, present.digest, packed_set(sharers), low, high))
 
 
 def envelope(about: bytes, shared: bytes) -> bytes:

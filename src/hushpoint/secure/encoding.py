@@ -79,9 +79,9 @@ class Encoding:
     def distance(self) -> float:
         """How far one unit moves the integers of a message, D, rounded up."""
         moved = self.sensitivity / self.step
-        return (
-            moved if self.whole else math.nextafter(math.nextafter(moved + math.sqrt(self.length), math.inf), math.inf)
-        )
+        if self.whole:
+            return moved
+        return math.nextafter(math.nextafter(moved + math.sqrt(self.length), math.inf), math.inf)
 
     def truncated(self, message: Array) -> tuple[Whole, bool]:
         """A message in whole steps, rounded toward zero, and whether it is sound.

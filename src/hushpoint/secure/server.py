@@ -136,7 +136,7 @@ class Server:
             key = ExchangeKey(secrets[lost])
             for site in self._survivors:
                 shared = key.shared(self._present.by_site[site].mask)
-                pair = derivation.pair_mask(self.terms, self._present, site, lost, shared)
+                pair = derivation.pair_mask(self.terms, self._present, self._sharers, site, lost, shared)
                 (total.take if site < lost else total.add)(pair)
         return Opened(words(total.values.tobytes(), self.terms.length), self._survivors)
 

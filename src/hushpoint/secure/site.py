@@ -263,7 +263,7 @@ class Site:
         key = ExchangeKey(held.mask)
         for other in _without(held.sharers, own):
             shared = key.shared(present.by_site[other].mask)
-            pair = derivation.pair_mask(terms, present, own, other, shared)
+            pair = derivation.pair_mask(terms, present, held.sharers, own, other, shared)
             (masked.add if own < other else masked.take)(pair)
         held.seed = held.mask = b""  # the others have shares of them
         held.opening.clear()
