@@ -27,12 +27,16 @@ def encoding(scale, distance, *, length=1, sites=4, honest=2):
 def claim(scale, distance, rounds=1, *, tail=12.0, length=1, sites=4, honest=2):
     return SecureClaim.of_rounds(
         encoding(scale, distance, length=length, sites=sites, honest=honest),
+        agreement(sites, sites, sites - honest),
         rounds,
         unit="user",
         adjacency="replace-one",
-        colluders=1,
         tail=tail,
     )
+
+
+def agreement(n=8, m=8, c=1):
+    return Agreement("run", Roster(tuple((str(k), bytes([k]) * 32) for k in range(n))), m, c)
 
 
 def discrete_gaussian(variance, width):
@@ -195,10 +199,18 @@ def test_a_proved_gaussian_guarantee_joins_without_slack():
     joined = wide().joined(SecureClaim.of_guarantee(spent, 1))
     assert joined.squared == pytest.approx(wide().squared + 0.04, rel=1e-9)
     assert (joined.spread, joined.missed) == (wide().spread, wide().missed)
-    for change in ({"mu": None}, {"basis": "published"}):
+    for change in ({"mu": None}, {"basis": "published"}, {"view": "iterates"}, {"item": 3}):
         bad = hp.Guarantee.from_dict({**spent.to_dict(), **change})
-        with pytest.raises(ValueError, match="not a proved one with a mu"):
+        with pytest.raises(ValueError, match=r"not a proved one with a mu|against an untrusted server"):
             SecureClaim.of_guarantee(bad, 1)
+
+
+def test_a_claim_is_for_the_agreement_whose_honest_survivors_share_the_noise():
+    # more colluders than the noise was made for
+    for other in (agreement(8, 8, 2), agreement(8, 7, 1), agreement(9, 8, 1)):
+        made = encoding(1 << 20, 1 << 20, sites=8, honest=7)
+        with pytest.raises(ValueError, match="Make the encoding for this agreement"):
+            SecureClaim.of_rounds(made, other, 1, unit="user", adjacency="zero-out")
 
 
 def test_the_sentence_says_against_whom_and_has_no_mu():
@@ -207,7 +219,7 @@ def test_the_sentence_says_against_whom_and_has_no_mu():
     assert said.mu is None
     assert said.epsilon == wide().epsilon(1e-6)
     text = str(said)
-    for words in ("at most 1 of the agreed sites", "computationally", "section 12", "untrusted server included"):
+    for words in ("at most 10 of the agreed sites", "computationally", "section 12", "untrusted server included"):
         assert words in text
     trusting = SecureClaim(0.01, 0.0, 0.0, "record", "zero-out", 0, is_whole=False).guarantee(1e-6)
     assert "no site" in str(trusting)
@@ -216,10 +228,6 @@ def test_the_sentence_says_against_whom_and_has_no_mu():
 
 
 # --- noise for a budget
-
-
-def agreement(n=8, m=8, c=1):
-    return Agreement("run", Roster(tuple((str(k), bytes([k]) * 32) for k in range(n))), m, c)
 
 
 @pytest.mark.parametrize("epsilon", [0.05, 1.0, 10.0])
@@ -233,7 +241,7 @@ def test_calibrated_noise_is_within_the_budget_and_less_is_not(epsilon, length, 
 
     def at(scale, rounds):
         less = Encoding(found.step, found.bound, found.sensitivity, length, scale, 8, 7, whole)
-        return SecureClaim.of_rounds(less, rounds, unit="user", adjacency="replace-one", colluders=1)
+        return SecureClaim.of_rounds(less, agreement(), rounds, unit="user", adjacency="replace-one")
 
     assert at(found.scale, rounds + 2).delta(epsilon) <= 1e-6
     assert at(found.scale, rounds + 2).epsilon(1e-6) <= epsilon

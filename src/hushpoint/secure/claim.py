@@ -62,17 +62,24 @@ class SecureClaim:
     def of_rounds(
         cls,
         encoding: Encoding,
+        agreement: Agreement,
         rounds: int,
         *,
         unit: Unit,
         adjacency: Adjacency,
-        colluders: int,
         tail: float = TAIL,
     ) -> SecureClaim:
         """The claim for so many rounds in which the site let a masked message leave, by its own ledger.
 
         Any ``tail`` of standard deviations gives a bound.
         """
+        agreed = len(agreement.roster), agreement.honest
+        if (encoding.sites, encoding.honest) != agreed:
+            raise ValueError(
+                f"encoding is for {encoding.sites} sites and {encoding.honest} honest survivors, and the agreement has "
+                f"{agreed[0]} and {agreed[1]}. Make the encoding for this agreement."
+            )
+        colluders = agreement.colluders
         rounds = require_count("rounds", rounds, least=0)
         require(tail >= 2, "tail", tail, "Pass 2 or more.")
         scale, honest = encoding.scale, encoding.honest
@@ -89,11 +96,19 @@ class SecureClaim:
 
     @classmethod
     def of_guarantee(cls, guarantee: Guarantee, colluders: int) -> SecureClaim:
-        """A proved Gaussian guarantee about the same people, to be joined with others: no slack."""
+        """A proved Gaussian guarantee about the same people, to be joined with others: no slack.
+
+        It has to hold against an untrusted server, as the others do.
+        """
         if guarantee.mu is None or guarantee.basis != "proved":
             raise ValueError(
                 "guarantee is not a proved one with a mu. Add its epsilon and delta to those of the others: "
                 "hp.privacy.compose(guarantee, claim.guarantee(delta))."
+            )
+        if guarantee.view != "messages" or (guarantee.item, guarantee.observers) != (None, None):
+            raise ValueError(
+                "guarantee does not hold against an untrusted server for everybody. Join guarantees of the view "
+                "'messages' for the worst item."
             )
         return cls(
             _up(guarantee.mu**2),
@@ -207,21 +222,24 @@ def calibrated(
         step = 2.0 ** math.floor(math.log2(sensitivity / (2**fineness * math.sqrt(length))))
         try:
             plain = Encoding(step, bound, sensitivity, length, 0, len(agreement.roster), agreement.honest, whole)
-            return _least(plain, mu, total, budget)
+            return _least(plain, agreement, mu, total, budget)
         except ValueError as error:
             trouble = trouble or error
     assert trouble is not None
     raise trouble
 
 
-def _least(plain: Encoding, mu: float, rounds: int, budget: Budget) -> Encoding:
+def _least(plain: Encoding, agreement: Agreement, mu: float, rounds: int, budget: Budget) -> Encoding:
     """The least scale that is within the budget, but for a millionth."""
 
     def at(scale: int) -> Encoding:
         return replace(plain, scale=scale)
 
+    def claimed(scale: int) -> SecureClaim:
+        return SecureClaim.of_rounds(at(scale), agreement, rounds, unit="user", adjacency="zero-out")
+
     def is_within(scale: int) -> bool:
-        claim = SecureClaim.of_rounds(at(scale), rounds, unit="user", adjacency="zero-out", colluders=0)
+        claim = claimed(scale)
         return 2 * claim.spread < budget.epsilon and claim.delta(budget.epsilon) <= budget.delta
 
     low = max(1, math.floor(math.sqrt(rounds) * plain.distance / mu * (1 - 1e-9)))
@@ -232,9 +250,11 @@ def _least(plain: Encoding, mu: float, rounds: int, budget: Budget) -> Encoding:
     while high - low > max(1, low >> 20):
         middle = (low + high) // 2
         low, high = (low, middle) if is_within(middle) else (middle, high)
-    spread = SecureClaim.of_rounds(at(high), rounds, unit="user", adjacency="zero-out", colluders=0).spread
     require(
-        spread <= _SPREAD * budget.epsilon, "length", plain.length, "So many numbers and rounds leave too much slack."
+        claimed(high).spread <= _SPREAD * budget.epsilon,
+        "length",
+        plain.length,
+        "So many numbers and rounds leave too much slack.",
     )
     return at(high)
 

@@ -102,7 +102,10 @@ class Encoding:
         return squared <= self.limit**2
 
     def noise(self, source: Source, site: int, round_number: int) -> Whole:
-        """A site's part of the noise: discrete Gaussian of variance ``scale^2 / honest``, exactly."""
+        """A site's part of the noise: discrete Gaussian of variance ``scale^2 / honest``, exactly.
+
+        The source has to be one of this run alone: the same source, site and round give the same noise.
+        """
         if self.scale == 0:
             return np.zeros(self.length, dtype=np.int64)
         address = source, _ROLE, (site,), round_number, self.length
