@@ -102,9 +102,20 @@ class Present:
         return {advert.site: advert for advert in self.adverts}
 
     @cached_property
+    def packed(self) -> bytes:
+        """Sites and keys as bytes."""
+        return pack("present", *(pack("one", advert.site, advert.body) for advert in self.adverts))
+
+    @cached_property
     def digest(self) -> bytes:
         """Sites and keys in 32 bytes."""
-        return digest(pack("present", *(pack("one", advert.site, advert.body) for advert in self.adverts)))
+        return digest(self.packed)
+
+    @staticmethod
+    def unpacked(agreement: Agreement, data: bytes) -> Present:
+        """From bytes."""
+        ones = (unpack("one", each, 2) for each in unpack("present", data))
+        return Present.of(agreement, (Advert(number(site), *unpack("advert", body, 3)) for site, body in ones))
 
 
 def survivors_body(present: Present, sharers: Sequence[int], survivors: Sequence[int]) -> bytes:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import struct
 from collections.abc import Iterable, Sequence
 from itertools import pairwise
 
@@ -50,13 +51,16 @@ def number(data: bytes) -> int:
 
 def packed_set(sites: Iterable[int]) -> bytes:
     """Sites in rising order, two bytes each."""
-    return b"".join(site.to_bytes(2, "big") for site in sorted(sites))
+    ordered = sorted(sites)
+    return struct.pack(f">{len(ordered)}H", *ordered)
 
 
 def unpacked_set(data: bytes) -> tuple[int, ...]:
     """The sites that were packed; ``Refused`` unless they rise."""
-    sites = tuple(int.from_bytes(data[k : k + 2], "big") for k in range(0, len(data), 2))
-    if len(data) % 2 or any(one >= other for one, other in pairwise(sites)):
+    if len(data) % 2:
+        raise _damaged("set of sites")
+    sites: tuple[int, ...] = struct.unpack(f">{len(data) // 2}H", data)
+    if any(one >= other for one, other in pairwise(sites)):
         raise _damaged("set of sites")
     return sites
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from hushpoint.secure.agreement import Agreement, Terms
-from hushpoint.secure.letters import Advert, Present
+from hushpoint.secure.letters import Present
 from hushpoint.secure.packing import Part, number, pack, packed_set, pieces, unpack, unpacked_set
 from hushpoint.secure.primitives import KEY
 from hushpoint.secure.shares import SHARE
@@ -36,11 +36,10 @@ class SiteRound:
         terms = self.terms
         held = sorted(self.held)
         opening = sorted(self.opening)
-        adverts = self.present.adverts if self.present else ()
         fields: list[Part] = [terms.round, terms.plan, terms.point, terms.length]
         fields += [self.mask, self.transport, self.seed, self.mixing]
         fields.append(pack("letters", *(pack("letter", kind, *pair) for kind, pair in self.letters.items())))
-        fields.append(pack("adverts", *(pack("one", each.site, each.body) for each in adverts)))
+        fields.append(self.present.packed if self.present else b"")
         fields += [packed_set(opening), b"".join(self.opening[site] for site in opening)]
         fields += [packed_set(held), b"".join(self.held[site][0] + self.held[site][1] for site in held)]
         fields += [packed_set(self.sharers), packed_set(self.survivors)]
@@ -55,10 +54,7 @@ class SiteRound:
         for letter in unpack("letters", parts[8]):
             kind, asked, answer = unpack("letter", letter, 3)
             found.letters[kind.decode()] = asked, answer
-        adverts = [unpack("one", each, 2) for each in unpack("adverts", parts[9])]
-        if adverts:
-            read = (Advert(number(site), *unpack("advert", body, 3)) for site, body in adverts)
-            found.present = Present.of(agreement, read)
+        found.present = Present.unpacked(agreement, parts[9]) if parts[9] else None
         sites = unpacked_set(parts[10])
         found.opening = dict(zip(sites, pieces(parts[11], KEY, len(sites)), strict=True))
         sites = unpacked_set(parts[12])
