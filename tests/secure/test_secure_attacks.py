@@ -559,3 +559,22 @@ def test_sites_that_are_told_of_different_sharers_mask_for_different_sums():
     differences = server.opened().total - messages.sum(axis=0)
     assert np.count_nonzero(differences) == 3  # of no use to anybody
     assert packed != packed_set([0, 1, 2, 3])
+
+
+def test_one_site_that_signs_twice_opens_no_second_set():
+    # a site restored from an old copy of its state, and of its ledger, beside a colluder: the other sites stand firm
+    sites, server, requests, _ = at_survivors()
+    old = sites.restored(1, sites.kept[1][2])
+    for k in range(5):
+        server.take(sites.sites[k].sign(requests[k]))
+    request = server.requests()[2]
+    fewer = [0, 1, 2, 3]
+    twice = unpack("survivors", old.sign(naming(fewer)), 3)[2]  # nobody can keep it from doing so
+    others = {**signatures_of(sites, server, fewer, [0]), 1: twice}
+    assert len(others) < sites.agreement.shares
+    with pytest.raises(Refused, match="another request"):
+        sites.sites[2].sign(naming(fewer))
+    for site in (old, *sites.sites[2:]):
+        with pytest.raises(Refused):
+            site.reveal(packed_signatures(others))
+    assert sites.sites[2].reveal(request)
