@@ -73,7 +73,7 @@ def opened(key: bytes, envelope: bytes, about: bytes) -> bytes:
     try:
         return ChaCha20Poly1305(key).decrypt(bytes(12), envelope, about)
     except InvalidTag:
-        raise Refused("an envelope was changed, or is meant for another place. Nothing in it was used.") from None
+        raise Refused("an envelope was changed, or is meant for another place.") from None
 
 
 def signing_public(secret: bytes) -> bytes:

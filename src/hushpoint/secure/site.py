@@ -250,7 +250,12 @@ class Site:
         found = {}
         for other, envelope in zip(others, pieces(envelopes, ENVELOPE, len(others)), strict=True):
             about = derivation.about_envelope(held.terms, held.present, other, self.number)
-            both = opened(held.opening[other], envelope, about)
+            try:
+                both = opened(held.opening[other], envelope, about)
+            except Refused:
+                raise Refused(
+                    f"the envelope from site {other} was changed, or is meant for another place. None was used."
+                ) from None
             found[other] = checked(both[:SHARE]), checked(both[SHARE:])
         held.held = {self.number: held.held[self.number], **found}
         held.sharers = sharers
