@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from mutants import federation, lattice, methods, people, pieces, privacy, whole
+from mutants import federation, lattice, methods, people, pieces, privacy, secure, whole
 from mutants.mutant import Mutant
 
 CATALOGUE: list[Mutant] = [
@@ -13,4 +13,5 @@ CATALOGUE: list[Mutant] = [
     *federation.BUGS,
     *lattice.BUGS,
     *whole.BUGS,
+    *secure.BUGS,
 ]
