@@ -25,9 +25,10 @@ def score(data: dict, epsilon: float, delta: float, seed: int, **settings: float
         model = DPExplainableBoostingRegressor(privacy_target_min=low, privacy_target_max=high, **common)
     else:
         model = DPExplainableBoostingClassifier(**common)
-    model.fit(data["train"], data["train_targets"])
     if "target_range" not in data:
-        return 100 * float((model.predict(data["test"]) == data["test_targets"]).mean())
+        model.fit(data["train"], data["train_targets"].astype(int))
+        return 100 * float((model.predict(data["test"]).astype(int) == data["test_targets"].astype(int)).mean())
+    model.fit(data["train"], data["train_targets"])
     residual = np.clip(model.predict(data["test"]), low, high) - data["test_targets"]
     return 100 * (1 - float((residual**2).mean() / data["test_targets"].var()))
 
