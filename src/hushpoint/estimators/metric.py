@@ -68,6 +68,14 @@ class Metric:
         """What is taken off the rows first."""
         return self.moments.centre
 
+    @property
+    def unseen(self) -> int:
+        """How many directions of a full metric drown in the noise of the moments."""
+        assert self.basis is not None
+        with one_thread():
+            seen = np.einsum("ij,ij->j", self.basis, self.moments.matrix @ self.basis)
+        return int((seen <= _ABOVE_NOISE * self.moments.noise_std * math.sqrt(2 * len(seen))).sum())
+
     @cached_property
     def matrix(self) -> Array:
         """W, or its diagonal."""
