@@ -30,8 +30,8 @@ from hushpoint.certificates import ADJACENCIES
 from hushpoint.estimators import nonprivate
 from hushpoint.estimators.error_bars import ErrorBars, Intervals, bounds
 from hushpoint.estimators.nonprivate import PENALTIES, PenaltyName
-from hushpoint.estimators.planner import Parameters, plan_parameters
 from hushpoint.estimators.penalty import Penalty
+from hushpoint.estimators.planner import Parameters, plan_parameters
 from hushpoint.estimators.training import train
 from hushpoint.losses import Loss
 from hushpoint.privacy.guarantee import Adjacency, Budget, Guarantee, checked_delta
@@ -207,6 +207,14 @@ class PrivateLinear(TellsOfRefits, BaseEstimator):
         coef, intercept = split_models(found, self.fit_intercept)
         self.coef_std_ = coef.reshape(np.shape(self.coef_))
         self.intercept_std_ = intercept if np.ndim(self.intercept_) else float(intercept[0])
+
+    def noise_roots(self) -> list[Array]:
+        """For each model R with ``R R'`` the covariance of its coefficients due to noise; a vector is a diagonal."""
+        check_is_fitted(self)
+        width = np.shape(self.coef_)[-1]
+        if not self._errors:
+            return [np.zeros(width)] * len(np.atleast_2d(self.coef_))
+        return [self._unit * errors.noise_root[:width] for errors in self._errors]
 
     def intervals(self, level: float = 0.95) -> Intervals:
         """Where the coefficients of the best linear model of the population lie: privacy noise and sampling together.

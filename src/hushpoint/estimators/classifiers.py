@@ -190,6 +190,8 @@ class PrivateLogisticRegression(_PrivateClassifier):
     Attributes
     ----------
     coef_, intercept_, classes_, n_features_in_
+    coef_std_, intercept_std_
+        The deviation that noise gives coefficients and intercept; nan where its law is not known (an L1 penalty).
     guarantee_ : Guarantee
         What was spent, for whom and against whom.
     parameters_ : Parameters

@@ -31,9 +31,7 @@ _MOST_LEFT = 0.25  # of what was to be learned in a direction: beyond, adding it
 _MOST_NOISE = 0.2  # of the square of a model's scores; beyond, the curvature at the model is not that at the truth
 
 _NO_RESIDUALS = "the residuals drown in the noise of their mean square. Spend a larger epsilon."
-_CUT_RESIDUALS = (
-    "the residuals are larger than what gradients were clipped at. Spend a larger epsilon, with which the clip is larger."
-)
+_CUT_RESIDUALS = "the residuals are larger than what gradients were clipped at. Spend a larger epsilon, with which the clip is larger."
 
 
 @dataclass(frozen=True)
@@ -105,7 +103,9 @@ class Scores:
         return self._means(t, slope, square, curvature)
 
     def _means(self, t: Array, *values: Array) -> Slopes:
-        return Slopes(*(t ** np.arange(3)[:, None] @ (_WEIGHTS * (self.weights * value).sum(axis=1)) for value in values))
+        return Slopes(
+            *(t ** np.arange(3)[:, None] @ (_WEIGHTS * (self.weights * value).sum(axis=1)) for value in values)
+        )
 
 
 def _cut_square(reach: Array | float) -> Array:
@@ -345,9 +345,7 @@ class ErrorBars:
         along /= math.sqrt(max(float(model @ moments @ model) - mean**2, 1e-300))
         both = np.outer(ones, along)
         least, turned, most = weights
-        return np.asarray(
-            least * moments + turned * (both + both.T) + (most - least) * np.outer(along, along)
-        )
+        return np.asarray(least * moments + turned * (both + both.T) + (most - least) * np.outer(along, along))
 
     def doubt(self) -> str | None:
         """Why there are no intervals, and what would help."""
@@ -420,5 +418,7 @@ def doubts_about(facts: Facts, metric: Metric, penalty: Penalty | None, parts: S
     if facts.unit == "user":
         found.append("the rows of one user go together, and how is not known. coef_std_ is what is known.")
     if facts.loss.labels == "two-class" and type(facts.loss) is not Logistic:
-        found.append("scores of this loss are no log-odds, so what sampling does is not known. Use logistic regression.")
+        found.append(
+            "scores of this loss are no log-odds, so what sampling does is not known. Use logistic regression."
+        )
     return tuple(found)

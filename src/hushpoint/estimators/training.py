@@ -18,8 +18,8 @@ from hushpoint._types import Array, Indices
 from hushpoint.estimators.calibration import Calibration
 from hushpoint.estimators.error_bars import ErrorBars, doubts_about
 from hushpoint.estimators.metric import MappedRidge, Metric, Moments, believed_centre, believed_square, choose_metric
-from hushpoint.estimators.planner import Parameters, clips_moved
 from hushpoint.estimators.penalty import Penalty
+from hushpoint.estimators.planner import Parameters, clips_moved
 from hushpoint.estimators.residuals import Residuals
 from hushpoint.estimators.uncertainty import NoiseLaw, mean_curvature
 from hushpoint.losses import Loss

@@ -3,7 +3,7 @@
 Rows are normal with correlation 0.3 and declared 5 long at most (of 8 features few are longer). A target is a linear
 score plus normal noise, or a class with these log-odds; what is to be covered are the coefficients of that law.
 
-    python benchmarks/coverage.py [DATA_SETS] [REFITS]
+    python benchmarks/intervals.py [DATA_SETS] [REFITS]
 """
 
 from __future__ import annotations
@@ -83,8 +83,8 @@ def main(data_sets: int = 500, refits: int = 200) -> None:
         hits, refused, width = covered(kind, people, epsilon, data_sets)
         each, ratio = hits.mean(axis=0), stated_over_seen(kind, people, epsilon, refits)
         print(
-            f"{kind:8} n={people} epsilon={epsilon:g}: coverage {hits.mean():.1%} ({each.min():.1%} to {each.max():.1%}), "
-            f"mean width {width:.3f}, {refused} refused; coef_std_ {ratio.min():.2f} to {ratio.max():.2f}, "
+            f"{kind:8} n={people} epsilon={epsilon:g}: coverage {hits.mean():.1%} "
+            f"({each.min():.1%} to {each.max():.1%}), mean width {width:.3f}, {refused} refused; coef_std_ {ratio.min():.2f} to {ratio.max():.2f}, "
             f"mean {ratio.mean():.2f}",
             flush=True,
         )
