@@ -222,7 +222,7 @@ def test_steps_and_passes_are_reported(kind):
     assert plan.steps <= model.n_iter_ <= 200
     assert f"{model.n_iter_} noisy steps" in str(model.guarantee_)
     # Beside the steps: the second moments and the lengths, a regression's target, the means with a diagonal metric, 20
-    # steps of a calibration.
+    # steps of a calibration, and a regression's residuals.
     others = (
         2
         + (plan.target_share > 0)

@@ -186,7 +186,7 @@ def _summarise(fitted: TableModel, output: Path, default_delta: bool) -> None:
         console.print(f"delta was not given: it is the number of {base} to the power -1.1.")
     order, coefficients = fitted.ranking, np.atleast_2d(fitted.coefficients)
     noise, z = fitted.deviations, fitted.z_values
-    what = "Largest coefficients" if z is None else "Coefficients that stand out of their noise most"
+    what = "Largest coefficients" if z is None else "Clearest coefficients"
     shown = order[:_SHOWN]
     grid = Grid(box=SIMPLE_HEAD, title=f"{what} ({len(shown)} of {coefficients.shape[1]})")
     grid.add_column("feature", overflow="fold")

@@ -31,7 +31,7 @@ _MOST_LEFT = 0.25  # of what was to be learned in a direction: beyond, adding it
 _MOST_NOISE = 0.2  # of the square of a model's scores; beyond, the curvature at the model is not that at the truth
 
 _NO_RESIDUALS = "the residuals drown in the noise of their mean square. Spend a larger epsilon."
-_CUT_RESIDUALS = "the residuals are larger than what gradients were clipped at. Spend a larger epsilon, with which the clip is larger."
+_CUT_RESIDUALS = "the residuals are larger than what gradients were clipped at. Spend a larger epsilon."
 
 
 @dataclass(frozen=True)
@@ -224,9 +224,9 @@ class ErrorBars:
 
     @cached_property
     def walk(self) -> Walk:
-        """The descent, direction by direction of the metric."""
+        """The descent, direction by direction of the metric; where there may be nothing, nothing calls noise back."""
         metric = self.law.metric
-        inside = metric.seconds * metric.scales**2
+        inside = metric.least * metric.scales**2
         curvatures = max(float(self.slopes.curvature[0]), 1e-3 * self.loss.smoothness) * inside
         return walked(
             curvatures + self.penalty.l2 * metric.scales**2, metric.time, metric.steps, self.tail, self.law.unit_noise
@@ -271,7 +271,7 @@ class ErrorBars:
         """R with ``R R'`` the covariance of the descent's noise, each direction's grown by a factor."""
         metric = self.law.metric
         along = metric.scales * self.walk.deviation * grown
-        root = metric.basis * along if metric.basis is not None else along.copy()
+        root = along.copy() if metric.basis is None else metric.basis * along
         if self.intercept:
             root[-1] *= self.law.constant
         return np.asarray(root)
@@ -418,7 +418,5 @@ def doubts_about(facts: Facts, metric: Metric, penalty: Penalty | None, parts: S
     if facts.unit == "user":
         found.append("the rows of one user go together, and how is not known. coef_std_ is what is known.")
     if facts.loss.labels == "two-class" and type(facts.loss) is not Logistic:
-        found.append(
-            "scores of this loss are no log-odds, so what sampling does is not known. Use logistic regression."
-        )
+        found.append("scores of this loss are no log-odds, so what sampling does is not known. Use a logistic one.")
     return tuple(found)

@@ -69,17 +69,32 @@ class Metric:
         """What is taken off the rows first."""
         return self.moments.centre
 
-    @property
+    @cached_property
     def unseen(self) -> int:
         """In how many directions of a full metric there may be nothing.
 
         The smallest released moment is at most that of the direction with the smallest true one: that, and a normal
         number of the noise's deviation. Above 2.5 of these there is something in every direction, in 99.4% of cases.
         """
-        assert self.basis is not None
+        return int((self._released <= _SURELY * self.moments.noise_std).sum())
+
+    @cached_property
+    def least(self) -> Array:
+        """Second moments along each direction, 0 where there may be nothing: rare categories have next to none."""
+        released, noise = self._released, self.moments.noise_std
+        if self.basis is None:
+            return np.where(released > noise * math.sqrt(2 * math.log(2 * len(released))), self.seconds, 0.0)
+        if not self.unseen:
+            return self.seconds
+        return np.where(released > _ABOVE_NOISE * noise * math.sqrt(2 * len(released)), self.seconds, 0.0)
+
+    @property
+    def _released(self) -> Array:
+        """The released moments along each direction."""
+        if self.basis is None:
+            return self.moments.matrix
         with one_thread():
-            released = np.einsum("ij,ij->j", self.basis, self.moments.matrix @ self.basis)
-        return int((released <= _SURELY * self.moments.noise_std).sum())
+            return np.asarray(np.einsum("ij,ij->j", self.basis, self.moments.matrix @ self.basis))
 
     @cached_property
     def matrix(self) -> Array:

@@ -37,8 +37,8 @@ def shapes(model: TableModel) -> list[Html]:
         drawn.append((strength, name, _picture(name, column, values, curves, bands, model.score_titles)))
     drawn.sort(key=lambda one: -one[0])
     said = (
-        "What each column adds to the score, less its mean over what is declared. Bands, and lines through bars, are two "
-        "deviations of the privacy noise to either side; where one holds zero, the column may add nothing there."
+        "What each column adds to the score, less its mean over what is declared. Bands, and lines through bars, are "
+        "two deviations of the privacy noise to either side; where one holds zero, the column may add nothing there."
     )
     titles = ""
     if len(model.score_titles) > 1:
