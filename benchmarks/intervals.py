@@ -82,12 +82,9 @@ def main(data_sets: int = 500, refits: int = 200) -> None:
     for kind, people, epsilon in CELLS:
         hits, refused, width = covered(kind, people, epsilon, data_sets)
         each, ratio = hits.mean(axis=0), stated_over_seen(kind, people, epsilon, refits)
-        print(
-            f"{kind:8} n={people} epsilon={epsilon:g}: coverage {hits.mean():.1%} "
-            f"({each.min():.1%} to {each.max():.1%}), mean width {width:.3f}, {refused} refused; coef_std_ {ratio.min():.2f} to {ratio.max():.2f}, "
-            f"mean {ratio.mean():.2f}",
-            flush=True,
-        )
+        said = f"coverage {hits.mean():.1%} ({each.min():.1%} to {each.max():.1%}), mean width {width:.3f}"
+        refits_say = f"coef_std_ {ratio.min():.2f} to {ratio.max():.2f}, mean {ratio.mean():.2f}"
+        print(f"{kind:8} n={people} epsilon={epsilon:g}: {said}, {refused} refused; {refits_say}", flush=True)
 
 
 if __name__ == "__main__":
