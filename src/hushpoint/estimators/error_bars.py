@@ -296,7 +296,7 @@ class ErrorBars:
         if self.calibration is None:
             return root
         scale = max(float(self.answer[0]), 0.0) / self.calibration.deviation
-        return np.hypot(scale * root, np.linalg.norm(self.span @ self.scale_error[1], axis=1))
+        return np.asarray(np.hypot(scale * root, np.linalg.norm(self.span @ self.scale_error[1], axis=1)))
 
     def _off_model(self, root: Array) -> Array:
         """What calibrating leaves of errors: those to which it can add no multiple of the model or of a constant."""
