@@ -222,8 +222,14 @@ def test_steps_and_passes_are_reported(kind):
     assert plan.steps <= model.n_iter_ <= 200
     assert f"{model.n_iter_} noisy steps" in str(model.guarantee_)
     # Beside the steps: the second moments and the lengths, a regression's target, the means with a diagonal metric, 20
-    # steps of a calibration.
-    others = 2 + (plan.target_share > 0) + (plan.mean_share > 0) + 20 * (plan.calibration_share > 0)
+    # steps of a calibration, and a regression's residuals.
+    others = (
+        2
+        + (plan.target_share > 0)
+        + (plan.mean_share > 0)
+        + 20 * (plan.calibration_share > 0)
+        + (plan.residual_share > 0)
+    )
     assert model.n_passes_ == model.n_iter_ + others
     assert str(plan.steps) in str(plan)
 

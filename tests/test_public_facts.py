@@ -86,7 +86,7 @@ def test_declared_rows_stay_in_the_plan():
 
 
 # Releases; clip and number of steps are functions of noisy moments (test_training.py: what was released decides them).
-NOISY = ("coef_", "intercept_", "best_score_", "n_iter_")
+NOISY = ("coef_", "intercept_", "coef_std_", "intercept_std_", "_errors", "best_score_", "n_iter_")
 FROM_MOMENTS = re.compile(r"gradients clipped at|\d+ noisy steps")
 
 

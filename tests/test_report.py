@@ -219,7 +219,7 @@ def test_no_text_becomes_markup(tmp_path):
         allowed = {
             "html", "head", "meta", "link", "title", "style", "body", "main", "h1", "h2", "h3", "p", "nav", "ul", "li",
             "a", "section", "blockquote", "div", "table", "caption", "thead", "tbody", "tr", "th", "td", "small", "svg",
-            "rect", "details", "summary", "pre", "code", "footer", "strong", "figure", "img", "figcaption",
+            "rect", "path", "details", "summary", "pre", "code", "footer", "strong", "figure", "img", "figcaption",
         }  # fmt: skip
         assert {tag for tag, _ in page.elements} <= allowed
         for _, attributes in page.elements:

@@ -457,7 +457,11 @@ def test_a_model_file_has_nothing_of_the_data_but_its_coefficients():
         table["y"] = np.where(x > rng.normal(size=300) - shift, "yes", "no").tolist()
         record = fit_model(table, SIMPLE, epsilon=1.0, delta=1e-5, seed=1).to_dict()
         record["guarantee"].pop("statement")
-        private = ("coefficients", "intercept")  # and the clip, which follows from the private second moments
+        private = (
+            "coefficients",
+            "intercept",
+            "deviations",
+        )  # and the clip, which follows from the private second moments
         record["guarantee"]["assumptions"] = [a for a in record["guarantee"]["assumptions"] if "clipped" not in a]
         found.append({name: value for name, value in record.items() if name not in private})
     assert found[0] == found[1]

@@ -125,7 +125,7 @@ def test_from_a_table_to_predictions(run):
         "logistic model of 'ill': 1,500 rows",
         "epsilon = 50",
         "for one record",
-        "Largest coefficients",
+        "Clearest coefficients",
         "age",
     ):
         assert part in told
@@ -265,6 +265,7 @@ def public_part(model, asked=()):
         schema=replace(model.schema, columns=columns),
         coefficients=np.zeros_like(model.coefficients),
         intercept=np.zeros_like(model.intercept),
+        deviations=None,
         guarantee=replace(model.guarantee, assumptions=tuple(masked)),
         details={**model.details, "steps": 0},
     )
@@ -300,7 +301,7 @@ def test_one_user_moves_nothing_but_noisy_releases(run, tmp_path, options):
     for k, data in enumerate((table, pd.concat([one] * 7 + [table[~mine]]))):
         data.to_csv("data.csv", index=False)
         line = f"{FIT} --seed 1 --groups person --force {options}"
-        printed = run(line).stdout.partition("Largest coefficients")[0]
+        printed = run(line).stdout.partition("Clearest coefficients")[0]
         as_json = json.loads(run(f"{line} --json").stdout)
         public = public_part(load_model("m.json"), asked)
         public.save(f"public{k}.json")

@@ -17,8 +17,9 @@ from hushpoint import noise
 from hushpoint._described import described
 from hushpoint.engine import drawn_by, settle
 from hushpoint.estimators import planner, training
+from hushpoint.estimators.penalty import Penalty
 from hushpoint.estimators.planner import Parameters, plan_parameters
-from hushpoint.estimators.training import Answer, Link, Penalty
+from hushpoint.estimators.training import Answer, Link
 from hushpoint.noise import Source, source_for
 from hushpoint.operators import Gradient, Means, MeanSquare, SecondMoments
 from hushpoint.operators.lattice_gradient import LatticeGradient
@@ -108,7 +109,8 @@ def test_two_sites_train_what_one_holder_of_all_rows_trains(
             X[part], targets[0][part], "logistic", row_norm=NORM, groups=None if owners is None else owners[part]
         )
         sites.append(Site(held, [target[part] for target in targets], links()))
-    models, passed = training.follow(links(), federation(sites, seed=7))
+    found, passed = training.follow(links(), federation(sites, seed=7))
+    models = found.models
     whole = training.train(
         problem, targets, plan, delta=DELTA, fit_intercept=True, penalty=asked, seed=7, lattice=lattice
     )

@@ -166,6 +166,7 @@ def _opened(output: Path | None, force: bool) -> Iterator[IO[str]]:
 def _print_json(fitted: TableModel, output: Path, more: dict[str, Any]) -> None:
     record = fitted.to_dict()
     shown = {key: record[key] for key in ("model", "features", "coefficients", "intercept", "classes", "details")}
+    shown["deviations"] = record.get("deviations")
     typer.echo(json.dumps({"output": str(output), **shown, "guarantee": record["guarantee"], **more}, indent=2))
 
 
@@ -176,6 +177,8 @@ def _summarise(fitted: TableModel, output: Path, default_delta: bool) -> None:
     from rich.console import Console
     from rich.table import Table as Grid
     from rich.text import Text
+
+    from hushpoint.tables.model_file import TOLD_FROM_NOISE
 
     details, console = fitted.details, Console(highlight=False, markup=False)
     console.print(
@@ -189,15 +192,35 @@ def _summarise(fitted: TableModel, output: Path, default_delta: bool) -> None:
     if default_delta:
         base = "users" if details["users"] is not None else "rows"
         console.print(f"delta was not given: it is the number of {base} to the power -1.1.")
-    coefficients = np.atleast_2d(fitted.coefficients)
-    largest = np.argsort(-np.abs(coefficients).max(axis=0), kind="stable")[:_SHOWN]
-    grid = Grid(box=SIMPLE_HEAD, title=f"Largest coefficients ({len(largest)} of {coefficients.shape[1]})")
+    order, coefficients = fitted.ranking, np.atleast_2d(fitted.coefficients)
+    noise, z = fitted.deviations, fitted.z_values
+    what = "Largest coefficients" if z is None else "Clearest coefficients"
+    shown = order[:_SHOWN]
+    grid = Grid(box=SIMPLE_HEAD, title=f"{what} ({len(shown)} of {coefficients.shape[1]})")
     grid.add_column("feature", overflow="fold")
     for title in fitted.score_titles:
         grid.add_column(Text(title), justify="right")
-    for j in largest:
-        grid.add_row(Text(fitted.feature_names[j]), *(f"{value:+.3f}" for value in coefficients[:, j]))
-    grid.add_row(Text("(intercept)"), *(f"{value:+.3f}" for value in np.atleast_1d(fitted.intercept)))
+
+    def cells(values: Any, deviations: Any) -> list[str]:
+        known = z is not None and deviations is not None
+        return (
+            [f"{v:+.3f} ± {d:.3f}" for v, d in zip(values, deviations, strict=True)]
+            if known
+            else [f"{v:+.3f}" for v in values]
+        )
+
+    spread = None if noise is None else np.atleast_2d(noise.coefficients)
+    for j in shown:
+        told = z is None or np.abs(np.atleast_2d(z)[:, j]).max() >= TOLD_FROM_NOISE
+        name = fitted.feature_names[j] if told else f"{fitted.feature_names[j]} (noise)"
+        of_it = cells(coefficients[:, j], None if spread is None else spread[:, j])
+        grid.add_row(Text(name), *of_it, style=None if told else "dim")
+    of_it = cells(np.atleast_1d(fitted.intercept), None if noise is None else np.atleast_1d(noise.intercept))
+    grid.add_row(Text("(intercept)"), *of_it)
     console.print()
     console.print(grid)
+    if z is not None:
+        console.print(
+            "± is the deviation that the privacy noise gives a coefficient; (noise) marks those of less than two."
+        )
     console.print(f"Wrote {output}.", soft_wrap=True)

@@ -67,6 +67,7 @@ class _PrivateAdditive(TellsOfRefits, BaseEstimator):
         self.linear_.fit(self.encoder_.transform(table), y, groups=groups)
         self.guarantee_, self.parameters_ = self.linear_.guarantee_, self.linear_.parameters_
         self.coef_, self.intercept_ = self.linear_.coef_, self.linear_.intercept_
+        self.coef_std_, self.intercept_std_ = self.linear_.coef_std_, self.linear_.intercept_std_
         self.n_iter_, self.n_passes_ = self.linear_.n_iter_, self.linear_.n_passes_
         return self
 
@@ -178,16 +179,46 @@ class _PrivateAdditive(TellsOfRefits, BaseEstimator):
         values : array, optional
             Where to look; default: 101 places along the range, or all categories.
         """
+        return shape_of(self.encoder_, np.atleast_2d(self.coef_), self._column_named(column), values)
+
+    def shape_std(self, column: Any, values: ArrayLike | None = None) -> tuple[NDArray[Any], Array]:
+        """How far noise moves what ``shape`` says: values of a column, and a deviation for each.
+
+        Two deviations to either side make a band. Waves that were taken back count as if they had not been.
+
+        Parameters
+        ----------
+        column, values
+            As of ``shape``.
+        """
+        name = self._column_named(column)
+        return shape_deviations(self.encoder_, self.linear_.noise_roots(), name, values)
+
+    def _column_named(self, column: Any) -> str:
         check_is_fitted(self)
-        names = list(self.encoder_.schema_.features)
-        name = next(iter(_looked_up("column", {column: None}, names)))
-        return shape_of(self.encoder_, np.atleast_2d(self.coef_), name, values)
+        return next(iter(_looked_up("column", {column: None}, list(self.encoder_.schema_.features))))
 
 
 def shape_of(
     encoder: TableEncoder, models: Array, name: str, values: ArrayLike | None = None
 ) -> tuple[NDArray[Any], Array]:
     """What a column of an encoded table adds to the scores of linear models, less its mean over what is declared."""
+    asked, entries = _less_their_mean(encoder, name, values)
+    found = entries @ models.T
+    return asked, found[:, 0] if found.shape[1] == 1 else found
+
+
+def shape_deviations(
+    encoder: TableEncoder, roots: Sequence[Array], name: str, values: ArrayLike | None = None
+) -> tuple[NDArray[Any], Array]:
+    """The deviation of ``shape_of`` where that of the coefficients has these roots; a vector stands for a diagonal."""
+    asked, entries = _less_their_mean(encoder, name, values)
+    found = np.column_stack([np.linalg.norm(entries * r if r.ndim == 1 else entries @ r, axis=1) for r in roots])
+    return asked, found[:, 0] if found.shape[1] == 1 else found
+
+
+def _less_their_mean(encoder: TableEncoder, name: str, values: ArrayLike | None) -> tuple[NDArray[Any], Array]:
+    """Values of a column, and the encoded column at them less its mean over what is declared."""
     column = encoder.schema_.features[name]
     if isinstance(column, Category):
         everywhere: NDArray[Any] = np.array(column.values, dtype=object)
@@ -196,9 +227,8 @@ def shape_of(
     else:
         everywhere = np.array([False, True])
     asked = everywhere if values is None else np.asarray(values)
-    both = encoder.column_entries(name, np.concatenate([everywhere, asked])) @ models.T
-    found = both[len(everywhere) :] - both[: len(everywhere)].mean(axis=0)
-    return asked, found[:, 0] if found.shape[1] == 1 else found
+    both = encoder.column_entries(name, np.concatenate([everywhere, asked]))
+    return asked, both[len(everywhere) :] - both[: len(everywhere)].mean(axis=0)
 
 
 @dataclass(eq=False, repr=False)
@@ -230,7 +260,7 @@ class PrivateAdditiveClassifier(ClassifierMixin, _PrivateAdditive):
 
     Attributes
     ----------
-    classes_, coef_, intercept_, guarantee_, parameters_, n_iter_, n_passes_, n_features_in_
+    classes_, coef_, intercept_, coef_std_, intercept_std_, guarantee_, parameters_, n_iter_, n_passes_, n_features_in_
         As of `PrivateLogisticRegression`; the coefficients belong to ``encoder_.get_feature_names_out()``.
     encoder_ : TableEncoder
     linear_ : PrivateLogisticRegression

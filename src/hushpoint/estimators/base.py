@@ -28,9 +28,11 @@ from hushpoint._silence import silent_about, validated
 from hushpoint._types import Array, Indices
 from hushpoint.certificates import ADJACENCIES
 from hushpoint.estimators import nonprivate
+from hushpoint.estimators.error_bars import ErrorBars, Intervals, bounds
 from hushpoint.estimators.nonprivate import PENALTIES, PenaltyName
+from hushpoint.estimators.penalty import Penalty
 from hushpoint.estimators.planner import Parameters, plan_parameters
-from hushpoint.estimators.training import Penalty, train
+from hushpoint.estimators.training import train
 from hushpoint.losses import Loss
 from hushpoint.privacy.guarantee import Adjacency, Budget, Guarantee, checked_delta
 from hushpoint.problem import Problem
@@ -65,6 +67,8 @@ class PrivateLinear(TellsOfRefits, BaseEstimator):
     progress: bool
     lattice: bool
     _design: Design | None = None
+    _errors: tuple[ErrorBars, ...] = ()
+    _unit, _centre = 1.0, 0.0  # of targets: of a regression, half the width of their range, and its middle
     _one_of_several = False  # a run of PrivateSelect, whose number of runs nobody may count by their warnings
 
     def __sklearn_tags__(self) -> Any:
@@ -115,11 +119,13 @@ class PrivateLinear(TellsOfRefits, BaseEstimator):
         self.parameters_: Parameters | None = plan
         self.n_iter_: int = trained.steps
         self.n_passes_: int = trained.passes
+        self._errors = trained.errors
         return trained.models
 
     def _fit_without_noise(self, problem: Problem, targets: list[Array]) -> Array:
         models, steps = nonprivate.solve(problem, targets, *self._strength(problem), self.fit_intercept)
         self._set_unprotected(problem, steps)
+        self._errors = ()
         return models
 
     def _strength(self, problem: Problem) -> tuple[float, float]:
@@ -197,6 +203,52 @@ class PrivateLinear(TellsOfRefits, BaseEstimator):
         if self.random_state is None or isinstance(self.random_state, (int, np.integer)):
             return None if self.random_state is None else int(self.random_state)
         return int(check_random_state(self.random_state).randint(2**31 - 1))
+
+    def _set_deviations(self) -> None:
+        """How far noise moves coefficients, once they are set; without noise not at all."""
+        found = np.zeros((np.atleast_2d(self.coef_).shape[0], np.shape(self.coef_)[-1] + self.fit_intercept))
+        for index, errors in enumerate(self._errors):
+            found[index] = errors.deviations * self._unit
+        coef, intercept = split_models(found, self.fit_intercept)
+        self.coef_std_ = coef.reshape(np.shape(self.coef_))
+        self.intercept_std_ = intercept if np.ndim(self.intercept_) else float(intercept[0])
+
+    def noise_roots(self) -> list[Array]:
+        """For each model R with ``R R'`` the covariance of its coefficients due to noise; a vector is a diagonal."""
+        check_is_fitted(self)
+        width = np.shape(self.coef_)[-1]
+        if not self._errors:
+            return [np.zeros(width)] * len(np.atleast_2d(self.coef_))
+        return [self._unit * errors.noise_root[:width] for errors in self._errors]
+
+    def intervals(self, level: float = 0.95) -> Intervals:
+        """Where the coefficients of the best linear model of the population lie: privacy noise and sampling together.
+
+        For rows that are about normally distributed, targets that are well described by the model, and all of them
+        declared wide enough. Where too little was released to tell, an error says what is missing. The middle of an
+        interval is the model before its scale and offset were calibrated, with what early stopping and clipping kept
+        from it added back: nearer to the truth than ``coef_``, which is made to predict.
+
+        Guarantee: that of the model; nothing is spent and no row is read.
+
+        Parameters
+        ----------
+        level : float
+            The chance with which each interval covers.
+        """
+        check_is_fitted(self)
+        if not 0 < require_fraction("level", level) < 1:
+            raise ValueError(f"level is {level!r}. Pass a number between 0 and 1.")
+        if not self._errors:
+            raise ValueError(
+                "epsilon is infinite, and intervals are made of what a private fit releases. Pass a finite epsilon, or "
+                "use a package for statistics."
+            )
+        found = np.array([bounds(errors, level) for errors in self._errors]) * self._unit
+        if not self.fit_intercept:
+            return Intervals(found.reshape(*np.shape(self.coef_), 2), np.zeros((*np.shape(self.intercept_), 2)), level)
+        middle = (found[:, -1] + self._centre).reshape(*np.shape(self.intercept_), 2)
+        return Intervals(found[:, :-1].reshape(*np.shape(self.coef_), 2), middle, level)
 
     @silent_about("X")
     def _scores(self, X: Any, alone: bool = False) -> Array:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
+from typing import ClassVar
 
 import numpy as np
 
@@ -38,6 +39,7 @@ class Calibration:
     step_size: float
     clip: float
     steps: int = _STEPS
+    cap: ClassVar[float] = _CAP
 
     @staticmethod
     def of(model: Array, metric: Metric, constant: float, parameters: Parameters) -> Calibration:
@@ -56,13 +58,7 @@ class Calibration:
 
     def look(self, facts: Facts, rows: Rows) -> Rows:
         """Scores of rows, each to the bit a function of its own row and of public numbers."""
-        scores = np.empty(len(rows))
-        coefficients = self.model[: rows.store.width]
-        for place, part in rows.store.chunks():
-            if isinstance(part, SparseRows):
-                scores[place] = sparse_product(part.matrix, coefficients)
-            else:
-                scores[place] = product(part[:], coefficients)
+        scores = scores_alone(rows, self.model[: rows.store.width])
         offset = (self.model[-1] if self.intercept else 0.0) - self.mean
         scores = np.clip((scores + offset) / self.deviation, -_CAP, _CAP)
         table = np.column_stack([scores, np.ones(len(scores))]) if self.intercept else scores[:, None]
@@ -75,3 +71,14 @@ class Calibration:
         if self.intercept:
             model[-1] += found[1] - scale * self.mean
         return model
+
+
+def scores_alone(rows: Rows, coefficients: Array) -> Array:
+    """Inner products of rows and coefficients, each to the bit a function of its own row."""
+    scores = np.empty(len(rows))
+    for place, part in rows.store.chunks():
+        if isinstance(part, SparseRows):
+            scores[place] = sparse_product(part.matrix, coefficients)
+        else:
+            scores[place] = product(part[:], coefficients)
+    return scores

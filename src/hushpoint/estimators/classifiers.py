@@ -17,7 +17,7 @@ from hushpoint._types import Array
 from hushpoint.estimators import nonprivate
 from hushpoint.estimators.base import PrivateLinear, order_of_rows, split_models
 from hushpoint.estimators.nonprivate import PenaltyName
-from hushpoint.estimators.training import Penalty
+from hushpoint.estimators.penalty import Penalty
 from hushpoint.labels import READ_FROM_LABELS, class_set, probabilities, signs
 from hushpoint.losses import ClassWeighted, Logistic, Loss, SmoothedHinge
 from hushpoint.privacy.guarantee import Adjacency
@@ -63,6 +63,7 @@ class _PrivateClassifier(ClassifierMixin, PrivateLinear):
             stated = self.guarantee_
             self.guarantee_ = replace(stated, assumptions=(*stated.assumptions, READ_FROM_LABELS))
         self.coef_, self.intercept_ = split_models(models, self.fit_intercept)
+        self._set_deviations()
         return self
 
     def decision_function(self, X: Any) -> Array:
@@ -142,6 +143,7 @@ class _PrivateClassifier(ClassifierMixin, PrivateLinear):
         models, steps = nonprivate.multinomial(problem, labels, *self._strength(problem), self.fit_intercept)
         self._softmax = True
         self._set_unprotected(problem, steps)
+        self._errors = ()
         return models
 
 
@@ -188,6 +190,8 @@ class PrivateLogisticRegression(_PrivateClassifier):
     Attributes
     ----------
     coef_, intercept_, classes_, n_features_in_
+    coef_std_, intercept_std_
+        The deviation that noise gives coefficients and intercept; nan where its law is not known (an L1 penalty).
     guarantee_ : Guarantee
         What was spent, for whom and against whom.
     parameters_ : Parameters

@@ -24,6 +24,8 @@ _LENGTH_SHARE = 0.02
 _MEAN_SHARE = 0.035
 _MEASURING = 100.0  # n mu that suffices for mean and spread of a target, to a few hundredths of its range
 _CALIBRATING = 30.0  # n mu that suffices to calibrate: two numbers, to about a fifth
+_RESIDUALS = 45.0  # n mu that suffices for the mean square of residuals, to about a tenth
+_LEAST_FOR_RESIDUALS, _MOST_FOR_RESIDUALS = 0.002, 0.02
 _SPARE = 1 - 1e-9  # rounding must not carry the sum of the shares over the budget
 
 
@@ -55,6 +57,9 @@ class Parameters:
     calibration_share : float
         Share of ``mu^2`` for a last fit of two numbers, the scale and the offset of the model's scores: what stopped
         early is too small, what is noise too large. With a penalty the scale is the user's wish.
+    residual_share : float
+        Share of ``mu^2`` for the mean square of a regression's residuals, which its intervals need. With a penalty or
+        a diagonal metric none: there are no intervals then; nor where so little would not tell.
     constant : float
         The feature of the intercept, in units of ``row_norm``.
     steps : int
@@ -89,6 +94,7 @@ class Parameters:
     moment_share: float
     length_share: float
     calibration_share: float
+    residual_share: float
     constant: float
     steps: int
     tail_average: float
@@ -125,7 +131,7 @@ class Parameters:
     def descent_mu(self) -> float:
         """What all the noisy gradient steps together may cost."""
         others = self.target_share + self.mean_share + self.moment_share + self.length_share + self.calibration_share
-        return self.mu * math.sqrt(1 - others)
+        return self.mu * math.sqrt(1 - others - self.residual_share)
 
     def for_targets(self, spread: float) -> Parameters:
         """The same for targets of which it is known how far they spread."""
@@ -137,6 +143,11 @@ class Parameters:
     def calibration_mu(self) -> float:
         """What calibrating all models together may cost."""
         return self.mu * math.sqrt(self.calibration_share)
+
+    @property
+    def residual_mu(self) -> float:
+        """What the mean square of the residuals may cost."""
+        return self.mu * math.sqrt(self.residual_share)
 
     def to_dict(self) -> dict[str, Any]:
         """The parameters as JSON can hold them."""
@@ -150,6 +161,7 @@ class Parameters:
         centred = f"{self.mean_share:.1%} buys the features' means, which are taken off; " if self.mean_share else ""
         last = f"{self.calibration_share:.1%} sets the model's scale and offset at the end; "
         last = last if self.calibration_share else ""
+        last += f"{self.residual_share:.2%} tells how large residuals are; " if self.residual_share else ""
         return (
             f"{self.steps} or more noisy gradient steps on {self.items} items and {self.width} coefficients, averaged "
             f"over the last {self.tail_average:.0%}. The budget is mu = {self.mu:.4g} ({self.adjacency}){share}; "
@@ -219,6 +231,9 @@ def plan_parameters(
     strength = whole / (counted + bool(fit_intercept))
     two_class = chosen_loss.labels == "two-class"
     full = width <= _LARGEST_FULL and penalty in (None, "l2")
+    residual = max((_RESIDUALS / whole) ** 2, _LEAST_FOR_RESIDUALS)
+    if two_class or penalty is not None or not full or effective is not None or residual > _MOST_FOR_RESIDUALS:
+        residual = 0.0  # there would be no intervals
     # These laws were fitted on generated problems (benchmarks/planner.py): conditioning from 1 to 10^4, 2 to 5000
     # records per feature, label noise, imbalance, one-hot tables. None is delicate: a factor 2 costs 0.1 to 0.3 points.
     # With much budget slow directions are worth waiting for; with next to none only the first steps are.
@@ -236,6 +251,7 @@ def plan_parameters(
         moment_share=_between(0.01, strength / 200, 0.2),
         length_share=_LENGTH_SHARE,
         calibration_share=_between(0.02, (_CALIBRATING / whole) ** 2, 0.15) if penalty is None else 0.0,
+        residual_share=residual,
         constant=0.25,
         steps=int(_between(10, 10 * math.sqrt(strength), 150)),
         tail_average=0.5,

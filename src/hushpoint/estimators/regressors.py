@@ -15,7 +15,7 @@ from hushpoint._silence import silent_about
 from hushpoint._types import Array
 from hushpoint.estimators.base import PrivateLinear, split_models
 from hushpoint.estimators.nonprivate import PenaltyName
-from hushpoint.estimators.training import Penalty
+from hushpoint.estimators.penalty import Penalty
 from hushpoint.losses import Huber, Loss, Squared
 from hushpoint.privacy.guarantee import Adjacency
 
@@ -45,6 +45,8 @@ class _PrivateRegressor(RegressorMixin, PrivateLinear):
         models = self._fit(X, targets, [targets], self._scaled_loss(half), groups) * half
         coef, intercept = split_models(models, self.fit_intercept)
         self.coef_, self.intercept_ = coef[0], float(intercept[0]) + centre
+        self._unit, self._centre = half, centre
+        self._set_deviations()
         declared = self._declared_range() if math.isfinite(self.epsilon) else None
         self._low, self._high = declared or (-math.inf, math.inf)
         return self

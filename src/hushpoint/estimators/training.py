@@ -16,8 +16,11 @@ import numpy as np
 
 from hushpoint._types import Array, Indices
 from hushpoint.estimators.calibration import Calibration
+from hushpoint.estimators.error_bars import ErrorBars, doubts_about
 from hushpoint.estimators.metric import MappedRidge, Metric, Moments, believed_centre, believed_square, choose_metric
+from hushpoint.estimators.penalty import Penalty
 from hushpoint.estimators.planner import Parameters, clips_moved
+from hushpoint.estimators.residuals import Residuals
 from hushpoint.estimators.uncertainty import NoiseLaw, mean_curvature
 from hushpoint.losses import Loss
 from hushpoint.noise import Noise, bits_missing, source_for
@@ -39,19 +42,7 @@ _TARGET_CONSTANT = 0.7  # with which mean and mean square of a target are as noi
 _LIFT = 4e-15  # more than accounting rounds up: what a plan states is then within its share
 
 
-@dataclass(frozen=True)
-class Penalty:
-    """A penalty on the coefficients, never on the intercept: ``l1 |z|_1 + l2/2 |z|^2``.
-
-    ``automatic`` asks for the L1 strength below which a coefficient cannot be told from the noise.
-    """
-
-    l1: float = 0.0
-    l2: float = 0.0
-    automatic: bool = False
-
-
-Part = Literal["target", "means", "second moments", "length", "descent", "calibration"]
+Part = Literal["target", "means", "second moments", "length", "descent", "calibration", "residual"]
 
 
 @dataclass(frozen=True)
@@ -78,14 +69,21 @@ class Answer:
     last: Array
 
 
-Chain = Generator[Link, Answer, Array]
+@dataclass(frozen=True, eq=False)
+class Found:
+    """Linear models, a row each (the intercept last where there is one), and what is known of their errors."""
+
+    models: Array
+    errors: tuple[ErrorBars, ...]
+
+
+Chain = Generator[Link, Answer, Found]
 
 
 @dataclass(frozen=True)
-class Trained:
-    """Linear models, a row each (the intercept last where there is one), and what all of them together cost."""
+class Trained(Found):
+    """Models, and what all of them together cost."""
 
-    models: Array
     guarantee: Guarantee
     steps: int
     passes: int
@@ -101,7 +99,7 @@ def chain(
     parts: Sequence[Indices] = (),
     lattice: bool = True,
 ) -> Chain:
-    """The plans of a training, each a function of public facts and of the answers sent so far; returns the models.
+    """The plans of a training, each a function of public facts and of the answers sent so far; returns what is found.
 
     The moments are released once and serve all; K descents share their part of the budget equally, ``mu / sqrt(K)``
     each, and so do the calibrations.
@@ -167,7 +165,8 @@ def chain(
     descent = replace(
         _priced(gradient, mapped, share, parameters.adjacency, metric.steps), tail_average=parameters.tail_average
     )
-    found = np.empty((models, parameters.width))
+    doubts = doubts_about(facts, metric, penalty, parts)
+    found, errors = np.empty((models, parameters.width)), list[ErrorBars]()
     for index in range(models):
         answer = yield Link("descent", descent, share, look, index, offset)
         model = answer.model
@@ -175,8 +174,22 @@ def chain(
             # The average of sparse models is not sparse: the support is that of the last one.
             model = np.where(answer.last == 0, 0.0, model)
         found[index] = metric.model(model, constant)
+        law = noise_law(facts.loss, metric, constant, clip, spread, share, found[index], parameters)
+        errors.append(
+            ErrorBars(
+                law,
+                facts.loss,
+                found[index].copy(),
+                clip / math.sqrt(metric.size),
+                parameters.tail_average,
+                facts.items,
+                spread=spread,
+                offset=offset,
+                penalty=penalty or Penalty(),
+                doubts=doubts,
+            )
+        )
         if parts:
-            law = noise_law(facts.loss, metric, constant, clip, spread, share, found[index], parameters)
             found[index] = law.shrunk(found[index], parts)
     if parameters.calibration_share:
         share = parameters.calibration_mu / math.sqrt(models)
@@ -186,9 +199,18 @@ def chain(
             look = partial(calibration.look, calibration.facts(facts))
             answer = yield Link("calibration", last, share, look, index, offset)
             found[index] = calibration.applied(answer.model)
+            noise = last.noise.std / last.facts.items / math.sqrt(last.steps)  # type: ignore[union-attr]
+            errors[index] = errors[index].calibrated(calibration, answer.model, noise)
+    if parameters.residual_share:
+        cap = min(errors[0].limit, facts.loss.lipschitz)
+        residuals = Residuals(found[0].copy(), offset, cap, fit_intercept)
+        share = parameters.residual_mu
+        last = _priced(residuals.operator(facts, lattice), residuals.facts(facts), share, parameters.adjacency)
+        answer = yield Link("residual", last, share, residuals.look)
+        errors[0] = errors[0].with_residuals(cap, float(answer.model[0]), last.noise.std / facts.items)
     if fit_intercept:
         found[:, -1] += offset
-    return found
+    return Found(found, tuple(errors))
 
 
 def noise_law(
@@ -241,8 +263,8 @@ def _calibration(calibration: Calibration, facts: Facts, parameters: Parameters,
     return replace(plan, tail_average=parameters.tail_average)
 
 
-def follow(links: Chain, ask: Callable[[int, Link], Answer]) -> tuple[Array, list[Link]]:
-    """The models of a chain and the links that gave them; ``ask`` runs a plan, given its place in the chain."""
+def follow(links: Chain, ask: Callable[[int, Link], Answer]) -> tuple[Found, list[Link]]:
+    """What a chain finds, and its links; ``ask`` runs a plan, given its place in the chain."""
     passed = [next(links)]
     while True:
         answer = ask(len(passed) - 1, passed[-1])
@@ -327,12 +349,12 @@ def train(
         parts=parts,
         lattice=lattice,
     )
-    models, passed = follow(links, ask)
+    found, passed = follow(links, ask)
     guarantee = spent(passed, plan, delta, source.describe())
     if problem.word_of_store is not None:
         guarantee = replace(guarantee, assumptions=(*guarantee.assumptions, problem.word_of_store))
     steps = sum(link.plan.steps for link in passed if link.part == "descent")
-    return Trained(models, guarantee, steps, passes=sum(link.plan.steps for link in passed))
+    return Trained(found.models, found.errors, guarantee, steps, passes=sum(link.plan.steps for link in passed))
 
 
 def _priced(operator: Operator, facts: Facts, mu: float, adjacency: Adjacency, steps: int = 1) -> Plan:

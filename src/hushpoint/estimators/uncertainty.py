@@ -85,5 +85,10 @@ def mean_curvature(loss: Loss, limit: float, mean: float, deviation: float, spre
         found = positive * cut.curvature(scores, np.ones_like(scores))
         found += (1 - positive) * cut.curvature(scores, -np.ones_like(scores))
         return float(_WEIGHTS @ found)
-    residual = math.sqrt(max(spread**2 - deviation**2, 0.1 * spread**2))
+    residual = residual_left(spread, deviation)
     return float(_WEIGHTS @ cut.curvature(np.zeros_like(_NODES), residual * _NODES))
+
+
+def residual_left(spread: float, deviation: float) -> float:
+    """What scores of a deviation leave of a target's spread: a guess, where nothing was released of residuals."""
+    return math.sqrt(max(spread**2 - deviation**2, 0.1 * spread**2))

@@ -10,6 +10,7 @@ import numpy as np
 
 from hushpoint.report import words
 from hushpoint.report.page import Html, commands, document, element, folded, joined, long_table, number, table
+from hushpoint.report.shapes import bar, has_shapes, shapes, written
 
 if TYPE_CHECKING:
     from hushpoint.tables.model_file import TableModel
@@ -32,6 +33,7 @@ def model_page(path: Path) -> str:
         [
             ("The guarantee", [words.plainly(model.guarantee)]),
             ("The model", _coefficients(model)),
+            *([("The shapes", shapes(model))] if has_shapes(model) else []),
             ("What was run", [_training(model), _schema(model)]),
             ("Use it, run it again", _usage(model, path.name)),
         ],
@@ -39,43 +41,40 @@ def model_page(path: Path) -> str:
 
 
 def _coefficients(model: TableModel) -> list[Html]:
-    values = np.atleast_2d(model.coefficients)
-    order = np.argsort(-np.abs(values).max(axis=0), kind="stable")
-    longest = float(np.abs(values).max()) or 1.0
+    from hushpoint.tables.model_file import TOLD_FROM_NOISE
+
+    values, z, noise = np.atleast_2d(model.coefficients), model.z_values, model.deviations
+    known = z is not None and noise is not None
+    spread = np.atleast_2d(noise.coefficients) if known and noise is not None else np.zeros_like(values)
+    told = np.ones(values.shape, dtype=bool) if z is None else np.abs(np.atleast_2d(z)) >= TOLD_FROM_NOISE
+    longest = float((np.abs(values) + 2 * spread).max()) or 1.0
     titles, names = model.score_titles, model.feature_names
     barred = len(titles) <= _BARRED
-    lines = [[names[j], *_scores(values[:, j], longest, barred)] for j in order]
+    lines = []
+    for j in model.ranking:
+        cells: list[Any] = []
+        for value, deviation, sure in zip(values[:, j], spread[:, j], told[:, j], strict=True):
+            cells.append(written(value, deviation))
+            cells += [bar(value / longest, 2 * deviation / longest, sure)] if barred else []
+        lines.append([names[j] if told[:, j].any() else f"{names[j]} (noise)", *cells])
     header = ["feature", *(title for name in titles for title in ([name, ""] if barred else [name]))]
-    intercepts = np.atleast_1d(model.intercept)
-    foot = ["(intercept)", *(cell for v in intercepts for cell in ([f"{v:+.3f}", ""] if barred else [f"{v:+.3f}"]))]
+    deviations = np.atleast_1d(noise.intercept) if known and noise is not None else np.zeros(len(titles))
+    foot: list[Any] = ["(intercept)"]
+    for value, deviation in zip(np.atleast_1d(model.intercept), deviations, strict=True):
+        foot += [written(value, deviation), ""] if barred else [written(value, deviation)]
     said = (
         "A score is the intercept plus, over all features, coefficient times feature. Features are what the table's "
-        "columns become: numbers scaled by their declared range, and one indicator for each category. Noise is part of "
-        "every coefficient, so small ones mean little."
+        "columns become: numbers scaled by their declared range, and one indicator for each category. "
     )
-    caption, rest, title = "Coefficients, largest first", "The smaller coefficients", "The other {} coefficients"
+    said += (
+        "Noise is part of every coefficient: ± is its deviation, the line through a bar two of them to either side. "
+        "Features are in the order of how far they stand out; grey bars, less than two deviations long, may be noise."
+        if known
+        else "Noise is part of every coefficient, so small ones mean little."
+    )
+    caption = "Coefficients, those that stand out of the noise first" if known else "Coefficients, largest first"
+    rest, title = ("The other coefficients" if known else "The smaller coefficients"), "The other {} coefficients"
     return [element("p", said), *long_table(caption, header, lines, rest, title, foot=[foot])]
-
-
-def _scores(values: Any, longest: float, barred: bool) -> list[Any]:
-    cells: list[Any] = []
-    for value in map(float, values):
-        cells.append(f"{value:+.3f}")
-        if barred:
-            cells.append(_bar(value / longest))
-    return cells
-
-
-def _bar(share: float) -> Html:
-    """A bar to the right for a positive coefficient, to the left for a negative one; the number stands beside it."""
-    width = round(abs(share) * 98, 2)
-    left = 100.0 if share >= 0 else round(100 - width, 2)
-    colour = "#0072B2" if share >= 0 else "#D55E00"
-    return Html(
-        '<svg viewBox="0 0 200 14" preserveAspectRatio="none" aria-hidden="true">'
-        f'<rect x="{left}" y="2" width="{width}" height="10" fill="{colour}"/>'
-        '<rect x="99.5" y="0" width="1" height="14" fill="#808080"/></svg>'
-    )
 
 
 def _training(model: TableModel) -> Html:

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
 FORMAT = "hushpoint table model"
 FORMAT_VERSION = 2
+TOLD_FROM_NOISE = 2.0  # deviations from zero, from which a coefficient is more than noise
 ADDITIVE = "additive"  # for either task: the same estimators, on more features
 ESTIMATORS = {
     "classification": {
@@ -39,6 +40,34 @@ ESTIMATORS = {
     },
 }
 KINDS = tuple(dict.fromkeys(kind for kinds in ESTIMATORS.values() for kind in kinds))
+
+
+@dataclass(frozen=True, eq=False)
+class Deviations:
+    """How far noise moves a model: deviations of coefficients, of the intercept, and of each column's shape.
+
+    Shapes are those of an additive model, at the places at which ``TableModel.shape`` gives them by default.
+    """
+
+    coefficients: Array
+    intercept: Any
+    shapes: Mapping[str, Array] = field(default_factory=dict)
+
+    def to_dict(self) -> dict[str, Any]:
+        """The deviations as JSON can hold them."""
+        shapes = {name: found.tolist() for name, found in self.shapes.items()}
+        return {
+            "coefficients": self.coefficients.tolist(),
+            "intercept": np.asarray(self.intercept).tolist(),
+            "shapes": shapes,
+        }
+
+    @staticmethod
+    def from_dict(record: Mapping[str, Any]) -> Deviations:
+        """What ``to_dict`` gave."""
+        shapes = {str(name): np.array(found, dtype=np.float64) for name, found in record["shapes"].items()}
+        coefficients = np.array(record["coefficients"], dtype=np.float64)
+        return Deviations(coefficients, np.array(record["intercept"], dtype=np.float64), shapes)
 
 
 @dataclass(frozen=True, eq=False)
@@ -61,6 +90,8 @@ class TableModel:
     details : mapping
         Rows or users, steps and parameters of the training, for the record. Of users' rows there is no number: it
         would tell how many one of them has.
+    deviations : Deviations, optional
+        How far noise moves the model; files of before they were kept have none.
     """
 
     kind: str
@@ -71,6 +102,7 @@ class TableModel:
     guarantee: Guarantee
     encoding: Mapping[str, Any] = field(default_factory=dict)
     details: Mapping[str, Any] = field(default_factory=dict)
+    deviations: Deviations | None = None
 
     def __post_init__(self) -> None:
         require_choice("model", self.kind, KINDS)
@@ -87,6 +119,12 @@ class TableModel:
             raise ValueError(f"a {self.kind} model cannot predict {self.schema.target!r}. The file was changed.")
         if not (np.isfinite(self.coefficients).all() and np.isfinite(self.intercept).all()):
             raise ValueError("the model has coefficients that are not finite numbers. The file was changed.")
+        noise = self.deviations
+        if noise is not None and (noise.coefficients.shape, np.shape(noise.intercept)) != (
+            self.coefficients.shape,
+            np.shape(self.intercept),
+        ):
+            raise ValueError("the model's deviations do not belong to its coefficients. The file was changed.")
 
     @property
     def _scores(self) -> int:
@@ -155,6 +193,20 @@ class TableModel:
         require_choice("column", column, tuple(self.schema.features))
         return shape_of(self._encoder(row_norm=None), np.atleast_2d(self.coefficients), column, values)
 
+    @property
+    def z_values(self) -> Array | None:
+        """Each coefficient over the deviation that noise gives it; None where that is not known."""
+        noise = self.deviations
+        if noise is None or not (np.isfinite(noise.coefficients).all() and (noise.coefficients > 0).all()):
+            return None
+        return np.asarray(self.coefficients / noise.coefficients)
+
+    @property
+    def ranking(self) -> list[int]:
+        """Features in the order of how far they stand out of the noise; largest first where its law is not known."""
+        weights = self.coefficients if self.z_values is None else self.z_values
+        return [int(j) for j in np.argsort(-np.abs(np.atleast_2d(weights)).max(axis=0), kind="stable")]
+
     def decision_alone(self, table: Any) -> Array:
         """``decision_function``, each number to the bit a function of its row and of the model.
 
@@ -221,6 +273,7 @@ class TableModel:
             "encoding": dict(self.encoding),
             "details": dict(self.details),
             "schema": self.schema.to_dict(),
+            **({} if self.deviations is None else {"deviations": self.deviations.to_dict()}),
         }
 
     def save(self, path: str | Path, force: bool = False) -> None:
@@ -272,6 +325,7 @@ def load_model(path: str | Path) -> TableModel:
             Guarantee.from_dict(record["guarantee"]),
             {**{name: record["encoding"][name] for name in ("scale", "row_norm")}, **_waves(record["encoding"])},
             record["details"],
+            Deviations.from_dict(record["deviations"]) if record.get("deviations") is not None else None,
         )
     except (AttributeError, KeyError, TypeError) as error:
         raise ValueError(f"model {str(path)!r} is incomplete or changed ({error}). Train it again.") from None

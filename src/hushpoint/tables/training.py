@@ -16,7 +16,7 @@ from hushpoint._types import Array
 from hushpoint.privacy.guarantee import Budget
 from hushpoint.schema import LEAVE_OUT, ONLY_IF_PUBLIC, Boolean, Category, Number, Schema, load_schema
 from hushpoint.tables.budget import settled_delta
-from hushpoint.tables.model_file import ADDITIVE, ESTIMATORS, TableModel, estimator_class
+from hushpoint.tables.model_file import ADDITIVE, ESTIMATORS, Deviations, TableModel, estimator_class
 from hushpoint.tables.ranges import learned_ranges, split_budget, together
 from hushpoint.tables.reading import read_chunks
 
@@ -127,7 +127,27 @@ def fit_model(
             "parameters": {name: _plain(value) for name, value in estimator.get_params(deep=False).items()},
             "plan": {name: _plain(value) for name, value in asdict(estimator.parameters_).items()},
         },
+        _deviations(estimator, encoder if kind == ADDITIVE else None),
     )
+
+
+def _deviations(estimator: Any, encoder: Any) -> Deviations | None:
+    """How far noise moves a model, and the shapes of an additive one; None where its law is not known."""
+    from hushpoint.estimators.additive import shape_deviations
+    from hushpoint.preprocessing import TableEncoder
+
+    if not np.isfinite(estimator.coef_std_).all():
+        return None
+    roots, shapes = estimator.noise_roots(), {}
+    if encoder is not None:
+        plain = TableEncoder(encoder.schema, scale=encoder.scale, waves=encoder.waves).fit()
+        shapes = {name: _short(shape_deviations(plain, roots, name)[1]) for name in encoder.schema_.features}
+    return Deviations(np.asarray(estimator.coef_std_), estimator.intercept_std_, shapes)
+
+
+def _short(values: Array) -> Array:
+    """To four digits: there are many of them, and they are for drawing."""
+    return np.array([float(f"{value:.4g}") for value in values.ravel()]).reshape(values.shape)
 
 
 def chosen_kind(model: str | None, schema: Schema) -> str:
