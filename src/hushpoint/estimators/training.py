@@ -39,6 +39,8 @@ from hushpoint.schedules import EveryBlock
 
 _SMALLEST_NORM = 1e-60
 _TARGET_CONSTANT = 0.7  # with which mean and mean square of a target are as noisy as each other
+_TOLD = 0.3  # deviations of noise, from which on a coefficient is kept: few that the threshold let through have so much
+_SLOPE = 0.5  # of a logistic loss at 0
 _LIFT = 4e-15  # more than accounting rounds up: what a plan states is then within its share
 
 
@@ -175,6 +177,8 @@ def chain(
             model = np.where(answer.last == 0, 0.0, model)
         found[index] = metric.model(model, constant)
         law = noise_law(facts.loss, metric, constant, clip, spread, share, found[index], parameters)
+        if penalty is not None and penalty.automatic:
+            found[index] = law.sparse(found[index], _TOLD, int(fit_intercept))
         errors.append(
             ErrorBars(
                 law,
@@ -409,10 +413,12 @@ def _in_metric(penalty: Penalty | None, metric: Metric, plan: Parameters, clip: 
     counted = np.ones(plan.width)
     counted[plan.width - free :] = 0.0
     if penalty.automatic:
-        # In the metric's units every coefficient carries the same noise; below it nothing can be told from zero.
-        reach = math.sqrt(2 * math.log(2 * plan.width))
+        # In the metric's units every coefficient carries the same noise, of which the largest are kept out. Of what
+        # sampling adds two deviations are: all of it would keep out too much that matters.
         noise = clip / (plan.items * plan.descent_mu) * clips_moved(plan.adjacency)
-        threshold = reach * (noise + plan.clip / math.sqrt(plan.items))
+        slope = min(plan.clip, _SLOPE) if plan.two_class else plan.clip
+        sampled = slope * metric.scales * np.sqrt(metric.seconds / plan.items)
+        threshold = np.hypot(math.sqrt(2 * math.log(2 * plan.width)) * noise, 2 * sampled)
         return ElasticNet(tuple(threshold * counted), tuple(penalty.l2 * counted))
     if penalty.l1:
         return ElasticNet(tuple(penalty.l1 * metric.scales * counted), tuple(penalty.l2 * metric.scales**2 * counted))

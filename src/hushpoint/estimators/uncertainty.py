@@ -61,6 +61,12 @@ class NoiseLaw:
                 expected.append(float(np.square(self.root[part].T @ half).sum()))
         return np.array(have), np.array(expected)
 
+    def sparse(self, model: Array, reach: float, free: int) -> Array:
+        """The model without coefficients that are within so many deviations of noise; the last ``free`` ones stay."""
+        told = np.abs(model) > reach * self.root
+        told[len(told) - free :] = True
+        return np.where(told, model, 0.0)
+
     def shrunk(self, model: Array, parts: Sequence[Indices]) -> Array:
         """The model, each of these parts of it made smaller by as much of it as is likely to be noise.
 
