@@ -19,12 +19,13 @@ from hushpoint._silence import silent_about, validated
 from hushpoint._types import Array
 from hushpoint.estimators.base import Design, PrivateLinear
 from hushpoint.estimators.classifiers import PrivateLogisticRegression
+from hushpoint.estimators.constraints import ConstrainedBy, cone_of
 from hushpoint.estimators.planner import Parameters, plan_waves
 from hushpoint.estimators.regressors import PrivateLinearRegression
 from hushpoint.preprocessing import TableEncoder
 from hushpoint.preprocessing._input import require_pair
 from hushpoint.privacy.guarantee import Adjacency, Budget, Guarantee
-from hushpoint.schema import Category, Column, Missing, Number, Schema
+from hushpoint.schema import Category, Column, Missing, Monotone, Number, Schema
 
 _PLENTY = 10.0  # the epsilon whose waves a fit without noise has
 _SHAPE_POINTS = 101
@@ -38,6 +39,9 @@ class _PrivateAdditive(TellsOfRefits, BaseEstimator):
     ranges: Any
     categories: Mapping[Any, Sequence[Any]] | None
     missing: Sequence[Any]
+    monotone: Mapping[Any, int] | None
+    steps: Mapping[Any, Any] | None
+    constrained_by: ConstrainedBy
     adjacency: Adjacency
     random_state: Any
     progress: bool
@@ -61,7 +65,7 @@ class _PrivateAdditive(TellsOfRefits, BaseEstimator):
         self.encoder_ = TableEncoder(schema, waves=waves).fit()
         self.linear_ = self._linear()
         places = self.encoder_.wave_places()
-        self.linear_._design = Design(places, self.encoder_.effective_width_)
+        self.linear_._design = Design(places, self.encoder_.effective_width_, cone_of(self.encoder_, self.constrained_by))
         self.linear_.fit(self.encoder_.transform(table), y, groups=groups)
         self.guarantee_, self.parameters_ = self.linear_.guarantee_, self.linear_.parameters_
         self.coef_, self.intercept_ = self.linear_.coef_, self.linear_.intercept_
@@ -103,15 +107,19 @@ class _PrivateAdditive(TellsOfRefits, BaseEstimator):
         categories = _looked_up("categories", self.categories or {}, names)
         ranges = self._ranges(names, categories)
         may_miss = set(_looked_up("missing", dict.fromkeys(self.missing), names))
+        directions = _directions(_looked_up("monotone", self.monotone or {}, names))
+        steps = _steps(_looked_up("steps", self.steps or {}, names))
         found: dict[str, Column] = {}
         for name in names:
             rest: Missing = "indicator" if name in may_miss else "error"
             if name in categories:
                 values = tuple(cells.texts(np.array(list(categories[name]), dtype=object)))
-                found[name] = Category(values, missing=rest)
+                found[name] = Category(values, missing=rest, monotone=directions.get(name))
+                if name in steps:
+                    raise ValueError(f"steps names {name!r}, which is a category. Only numbers have steps.")
             else:
                 low, high = require_pair(f"ranges of column {name!r}", ranges[name])
-                found[name] = Number(low, high, missing=rest)
+                found[name] = Number(low, high, rest, monotone=directions.get(name), steps=steps.get(name))
         return found
 
     def _ranges(self, names: list[str], categories: Mapping[str, Any]) -> dict[str, Any]:
@@ -204,6 +212,16 @@ class PrivateAdditiveClassifier(ClassifierMixin, _PrivateAdditive):
         The publicly known categories of each column that has some, by name or place.
     missing : sequence
         Columns whose values may be missing: they are then a level of their own. Elsewhere a missing value is an error.
+    monotone : dict, optional
+        Columns, by name or place, with which the log-odds of ``classes_[1]`` (a regressor's prediction) can only rise, +1,
+        or fall, -1: a number over its range, a category in the order that was declared. Missing values are free.
+    steps : dict, optional
+        Numbers whose curve is to be constant in pieces: how many equal ones the range has (2 to 100), or the inner
+        cuts, ``{"age": [25, 40, 65]}``, each of which belongs to the piece above it.
+    constrained_by : {"projection", "admm"}
+        How ``monotone`` is met. "projection": the released model is moved to the nearest one that is monotone, which
+        costs nothing. "admm": every step is one of general private ADMM within the constraints, on the same budget; it
+        takes longer, and its guarantee is in floating point.
     adjacency : {"replace-one", "zero-out"}
     classes : sequence, optional
         The class labels that can occur, declared. None: they are read from ``y``, and the guarantee says so.
@@ -223,6 +241,9 @@ class PrivateAdditiveClassifier(ClassifierMixin, _PrivateAdditive):
     ranges: Any = None
     categories: Mapping[Any, Sequence[Any]] | None = None
     missing: Sequence[Any] = ()
+    monotone: Mapping[Any, int] | None = None
+    steps: Mapping[Any, int | Sequence[float]] | None = None
+    constrained_by: ConstrainedBy = "projection"
     adjacency: Adjacency = "replace-one"
     classes: Any = None
     random_state: Any = None
@@ -295,6 +316,9 @@ class PrivateAdditiveRegressor(RegressorMixin, _PrivateAdditive):
     target_range: tuple[float, float] | None = None
     categories: Mapping[Any, Sequence[Any]] | None = None
     missing: Sequence[Any] = ()
+    monotone: Mapping[Any, int] | None = None
+    steps: Mapping[Any, int | Sequence[float]] | None = None
+    constrained_by: ConstrainedBy = "projection"
     adjacency: Adjacency = "replace-one"
     random_state: Any = None
     progress: bool = False
@@ -342,6 +366,29 @@ def _looked_up(who: str, declared: Mapping[Any, Any], names: list[str]) -> dict[
         if name not in names:
             raise ValueError(f"{who} names {shown(key)}, which X does not have. Its columns are {', '.join(names)}.")
         found[name] = value
+    return found
+
+
+def _directions(declared: Mapping[str, Any]) -> dict[str, Monotone]:
+    """The declared +1 and -1 in words."""
+    words: dict[Any, Monotone] = {1: "increasing", -1: "decreasing"}
+    for name, sign in declared.items():
+        if not isinstance(sign, (int, float, np.number)) or isinstance(sign, bool) or sign not in words:
+            raise ValueError(f"monotone of column {name!r} is {shown(sign)}. Pass +1 (can only rise) or -1.")
+    return {name: words[sign] for name, sign in declared.items()}
+
+
+def _steps(declared: Mapping[str, Any]) -> dict[str, int | tuple[float, ...]]:
+    """Numbers of steps, and inner cuts; the schema checks what they are."""
+    found: dict[str, int | tuple[float, ...]] = {}
+    for name, steps in declared.items():
+        if isinstance(steps, (int, np.integer)) and not isinstance(steps, bool):
+            found[name] = int(steps)
+            continue
+        try:
+            found[name] = tuple(float(cut) for cut in steps)
+        except (TypeError, ValueError):
+            raise ValueError(f"steps of column {name!r} is {shown(steps)}. Pass a number, or inner cuts.") from None
     return found
 
 

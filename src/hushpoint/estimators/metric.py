@@ -10,6 +10,7 @@ import numpy as np
 
 from hushpoint._threads import one_thread
 from hushpoint._types import Array
+from hushpoint.estimators.constraints import Cone
 from hushpoint.estimators.early_stopping import expected_excess
 from hushpoint.estimators.planner import Parameters, clips_moved
 from hushpoint.regularizers import Regularizer
@@ -94,6 +95,22 @@ class Metric:
         if self.centre is not None:
             found[-1] -= self.centre @ found[:-1]
         return found
+
+    def nearest(self, cone: Cone, model: Array, constant: float) -> Array:
+        """The model of a cone whose scores differ least, in mean square by these moments, from those of a model."""
+        found = cone.nearest(model, self.unit_root(constant))
+        if self.centre is not None:  # the mean score stays
+            found[-1] -= self.centre @ (found - model)[:-1]
+        return found
+
+    def unit_root(self, constant: float) -> Array:
+        """R with ``(R R')^-1`` the second moments of the rows as a model has them; a vector stands for a diagonal."""
+        if self.basis is None:
+            return np.asarray(1 / np.sqrt(self.seconds))
+        root = self.basis / np.sqrt(self.seconds)
+        if constant:
+            root[-1] *= constant
+        return np.asarray(root)
 
     def expected_scores(self, model: Array, constant: float) -> tuple[float, float]:
         """Mean and deviation of a model's scores by the released moments; without a constant, the mean counts as 0.

@@ -16,6 +16,8 @@ import numpy as np
 
 from hushpoint._types import Array, Indices
 from hushpoint.estimators.calibration import Calibration
+from hushpoint.estimators.constrained_admm import admm_plan
+from hushpoint.estimators.constraints import Cone
 from hushpoint.estimators.metric import MappedRidge, Metric, Moments, believed_centre, believed_square, choose_metric
 from hushpoint.estimators.planner import Parameters, clips_moved
 from hushpoint.estimators.uncertainty import NoiseLaw, mean_curvature
@@ -99,6 +101,7 @@ def chain(
     penalty: Penalty | None = None,
     models: int = 1,
     parts: Sequence[Indices] = (),
+    cone: Cone | None = None,
     lattice: bool = True,
 ) -> Chain:
     """The plans of a training, each a function of public facts and of the answers sent so far; returns the models.
@@ -114,6 +117,8 @@ def chain(
         How many vectors of targets there are.
     parts : sequence of integer arrays
         Parts of the model that may be nothing: of each is taken off what is likely to be noise.
+    cone : Cone, optional
+        Where the models have to be: each is moved to the nearest one there, before it is calibrated.
     lattice : bool
         Whether every plan sums whole numbers and its noise is drawn exactly (docs/privacy.md, section 11).
     """
@@ -167,6 +172,9 @@ def chain(
     descent = replace(
         _priced(gradient, mapped, share, parameters.adjacency, metric.steps), tail_average=parameters.tail_average
     )
+    if cone is not None and cone.by == "admm":
+        descent = admm_plan(mapped, cone, metric, share, parameters.adjacency, parameters.tail_average)
+        look = partial(_look_in_metric, metric, constant, clip)
     found = np.empty((models, parameters.width))
     for index in range(models):
         answer = yield Link("descent", descent, share, look, index, offset)
@@ -178,6 +186,8 @@ def chain(
         if parts:
             law = noise_law(facts.loss, metric, constant, clip, spread, share, found[index], parameters)
             found[index] = law.shrunk(found[index], parts)
+        if cone is not None:
+            found[index] = metric.nearest(cone, found[index], constant)
     if parameters.calibration_share:
         share = parameters.calibration_mu / math.sqrt(models)
         for index in range(models):
@@ -289,6 +299,7 @@ def train(
     progress: bool = False,
     lattice: bool = True,
     parts: Sequence[Indices] = (),
+    cone: Cone | None = None,
 ) -> Trained:
     """Train one linear model for each vector of targets, under one budget: the chain on rows at hand.
 
@@ -321,6 +332,7 @@ def train(
         penalty=penalty,
         models=len(targets),
         parts=parts,
+        cone=cone,
         lattice=lattice,
     )
     models, passed = follow(links, ask)
