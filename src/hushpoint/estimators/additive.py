@@ -13,13 +13,13 @@ from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin
 from sklearn.utils.validation import check_is_fitted
 
 from hushpoint import cells
-from hushpoint._checks import shown
+from hushpoint._checks import require_choice, shown
 from hushpoint._refits import TellsOfRefits
 from hushpoint._silence import silent_about, validated
 from hushpoint._types import Array
 from hushpoint.estimators.base import Design, PrivateLinear
 from hushpoint.estimators.classifiers import PrivateLogisticRegression
-from hushpoint.estimators.constraints import ConstrainedBy, cone_of
+from hushpoint.estimators.constraints import WAYS, ConstrainedBy, cone_of
 from hushpoint.estimators.planner import Parameters, plan_waves
 from hushpoint.estimators.regressors import PrivateLinearRegression
 from hushpoint.preprocessing import TableEncoder
@@ -57,6 +57,7 @@ class _PrivateAdditive(TellsOfRefits, BaseEstimator):
 
     def _fit(self, X: Any, y: ArrayLike, groups: ArrayLike | None, two_class: bool) -> Self:
         self._tell_of_refits()
+        require_choice("constrained_by", self.constrained_by, WAYS)
         table = self._table(X, reset=True)
         names = list(table)
         schema = Schema(self._columns(names))
@@ -65,7 +66,9 @@ class _PrivateAdditive(TellsOfRefits, BaseEstimator):
         self.encoder_ = TableEncoder(schema, waves=waves).fit()
         self.linear_ = self._linear()
         places = self.encoder_.wave_places()
-        self.linear_._design = Design(places, self.encoder_.effective_width_, cone_of(self.encoder_, self.constrained_by))
+        self.linear_._design = Design(
+            places, self.encoder_.effective_width_, cone_of(self.encoder_, self.constrained_by)
+        )
         self.linear_.fit(self.encoder_.transform(table), y, groups=groups)
         self.guarantee_, self.parameters_ = self.linear_.guarantee_, self.linear_.parameters_
         self.coef_, self.intercept_ = self.linear_.coef_, self.linear_.intercept_
@@ -218,10 +221,10 @@ class PrivateAdditiveClassifier(ClassifierMixin, _PrivateAdditive):
     steps : dict, optional
         Numbers whose curve is to be constant in pieces: how many equal ones the range has (2 to 100), or the inner
         cuts, ``{"age": [25, 40, 65]}``, each of which belongs to the piece above it.
-    constrained_by : {"projection", "admm"}
-        How ``monotone`` is met. "projection": the released model is moved to the nearest one that is monotone, which
-        costs nothing. "admm": every step is one of general private ADMM within the constraints, on the same budget; it
-        takes longer, and its guarantee is in floating point.
+    constrained_by : {"descent", "admm", "projection"}
+        How ``monotone`` is met. "descent": every noisy step ends at the nearest monotone model. "admm": every step is one of
+        general private ADMM, within the constraints; slower, and its guarantee is in floating point. "projection": the
+        model is trained as if there were no constraint, and then moved to the nearest one that is monotone.
     adjacency : {"replace-one", "zero-out"}
     classes : sequence, optional
         The class labels that can occur, declared. None: they are read from ``y``, and the guarantee says so.
@@ -243,7 +246,7 @@ class PrivateAdditiveClassifier(ClassifierMixin, _PrivateAdditive):
     missing: Sequence[Any] = ()
     monotone: Mapping[Any, int] | None = None
     steps: Mapping[Any, int | Sequence[float]] | None = None
-    constrained_by: ConstrainedBy = "projection"
+    constrained_by: ConstrainedBy = "descent"
     adjacency: Adjacency = "replace-one"
     classes: Any = None
     random_state: Any = None
@@ -318,7 +321,7 @@ class PrivateAdditiveRegressor(RegressorMixin, _PrivateAdditive):
     missing: Sequence[Any] = ()
     monotone: Mapping[Any, int] | None = None
     steps: Mapping[Any, int | Sequence[float]] | None = None
-    constrained_by: ConstrainedBy = "projection"
+    constrained_by: ConstrainedBy = "descent"
     adjacency: Adjacency = "replace-one"
     random_state: Any = None
     progress: bool = False

@@ -96,21 +96,19 @@ class Metric:
             found[-1] -= self.centre @ found[:-1]
         return found
 
-    def nearest(self, cone: Cone, model: Array, constant: float) -> Array:
-        """The model of a cone whose scores differ least, in mean square by these moments, from those of a model."""
-        found = cone.nearest(model, self.unit_root(constant))
-        if self.centre is not None:  # the mean score stays
-            found[-1] -= self.centre @ (found - model)[:-1]
-        return found
+    def times(self, rows: Array) -> Array:
+        """Rows times W."""
+        return np.asarray(rows * self.scales if self.basis is None else rows @ self.matrix)
 
-    def unit_root(self, constant: float) -> Array:
-        """R with ``(R R')^-1`` the second moments of the rows as a model has them; a vector stands for a diagonal."""
-        if self.basis is None:
-            return np.asarray(1 / np.sqrt(self.seconds))
-        root = self.basis / np.sqrt(self.seconds)
+    def nearest(self, cone: Cone, model: Array, constant: float) -> Array:
+        """The model of a cone that is nearest in these coordinates; the mean score by a known centre stays."""
+        root = self.matrix.copy()
         if constant:
             root[-1] *= constant
-        return np.asarray(root)
+        found = cone.nearest(model, root)
+        if self.centre is not None:
+            found[-1] -= self.centre @ (found - model)[:-1]
+        return found
 
     def expected_scores(self, model: Array, constant: float) -> tuple[float, float]:
         """Mean and deviation of a model's scores by the released moments; without a constant, the mean counts as 0.

@@ -17,7 +17,7 @@ import numpy as np
 from hushpoint._types import Array, Indices
 from hushpoint.estimators.calibration import Calibration
 from hushpoint.estimators.constrained_admm import admm_plan
-from hushpoint.estimators.constraints import Cone
+from hushpoint.estimators.constraints import Cone, MappedCone
 from hushpoint.estimators.metric import MappedRidge, Metric, Moments, believed_centre, believed_square, choose_metric
 from hushpoint.estimators.planner import Parameters, clips_moved
 from hushpoint.estimators.uncertainty import NoiseLaw, mean_curvature
@@ -118,7 +118,7 @@ def chain(
     parts : sequence of integer arrays
         Parts of the model that may be nothing: of each is taken off what is likely to be noise.
     cone : Cone, optional
-        Where the models have to be: each is moved to the nearest one there, before it is calibrated.
+        Where the models have to be, in place of a penalty: each is there before it is calibrated.
     lattice : bool
         Whether every plan sums whole numbers and its noise is drawn exactly (docs/privacy.md, section 11).
     """
@@ -158,7 +158,9 @@ def chain(
     mapped = replace(
         facts,
         features=parameters.width,
-        regularizer=_in_metric(penalty, metric, parameters, clip, int(fit_intercept)),
+        regularizer=_in_metric(penalty, metric, parameters, clip, int(fit_intercept))
+        if cone is None or cone.by != "descent"
+        else MappedCone(cone, metric.matrix),
         row_norm=None,
         clip=clip,
     )

@@ -80,6 +80,10 @@ class TableEncoder(TransformerMixin, BaseEstimator):
             raise ValueError(
                 f"waves is {shown(self.waves)}. Pass a whole number from 0 to {shapes.MOST_WAVES}, or None."
             )
+        if self.waves is None and any(getattr(column, "steps", None) for column in self.schema_.features.values()):
+            raise ValueError(
+                "the schema has columns with steps, which an encoder without waves does not make. Pass waves=."
+            )
         self._most = sum(map(self._longest, self.schema_.features.values()))
         bound = math.sqrt(self._most) if self.scale == "columns" else 1.0
         self.row_norm_ = bound if self.row_norm is None else min(bound, require_positive("row_norm", self.row_norm))
