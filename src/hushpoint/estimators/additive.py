@@ -216,15 +216,15 @@ class PrivateAdditiveClassifier(ClassifierMixin, _PrivateAdditive):
     missing : sequence
         Columns whose values may be missing: they are then a level of their own. Elsewhere a missing value is an error.
     monotone : dict, optional
-        Columns, by name or place, with which the log-odds of ``classes_[1]`` (a regressor's prediction) can only rise, +1,
-        or fall, -1: a number over its range, a category in the order that was declared. Missing values are free.
+        Columns, by name or place, with which the log-odds of ``classes_[1]`` (a regressor's prediction) can only rise,
+        +1, or fall, -1: a number over its range, a category in the order that was declared. Missing values are free.
     steps : dict, optional
         Numbers whose curve is to be constant in pieces: how many equal ones the range has (2 to 100), or the inner
         cuts, ``{"age": [25, 40, 65]}``, each of which belongs to the piece above it.
     constrained_by : {"descent", "admm", "projection"}
-        How ``monotone`` is met. "descent": every noisy step ends at the nearest monotone model. "admm": every step is one of
-        general private ADMM, within the constraints; slower, and its guarantee is in floating point. "projection": the
-        model is trained as if there were no constraint, and then moved to the nearest one that is monotone.
+        How ``monotone`` is met. "descent": every noisy step ends at the nearest monotone model. "admm": every step is
+        one of general private ADMM, within the constraints; slower, and its guarantee is in floating point.
+        "projection": the model is trained as if there were no constraint, and then moved to the nearest monotone one.
     adjacency : {"replace-one", "zero-out"}
     classes : sequence, optional
         The class labels that can occur, declared. None: they are read from ``y``, and the guarantee says so.

@@ -1,7 +1,7 @@
 """The steps of a training within constraints: general private ADMM in the learned metric.
 
-``min f(x) + g(z)`` subject to ``A x = z``: f is the mean loss, A x the constrained slopes of the curves beside x itself,
-and g says that no slope is negative. It takes as long a walk from zero as the descent whose place it takes.
+``min f(x) + g(z)`` subject to ``A x = z``: f is the mean loss, A x the constrained slopes of the curves beside x
+itself, and g says that no slope is negative. The walk from zero is as long as that of the descent whose place it takes.
 """
 
 from __future__ import annotations

@@ -100,9 +100,8 @@ def _within(cone: Cone, problem: Problem, target: Array, ridge: float, fit_inter
         small = np.abs(change).max() <= _CONSTRAINED_TOLERANCE * (1 + np.abs(margins).max())
         if small or -decrease <= np.finfo(np.float64).eps * before:
             return model, step
-        while (
-            size > 1e-10 and objective(margins + size * change, model + size * turn) > before + 1e-4 * size * decrease
-        ):
+        enough = 1e-4 * decrease
+        while size > 1e-10 and objective(margins + size * change, model + size * turn) > before + size * enough:
             size /= 2
         model, margins = model + size * turn, margins + size * change
     return model, _NEWTON_STEPS
