@@ -79,7 +79,7 @@ def test_without_a_constraint_the_shapes_of_this_table_turn_back() -> None:
             epsilon=3.0, target_range=(-6, 6), monotone=DIRECTIONS, constrained_by=way, random_state=0, **DECLARED
         ).fit(table, targets)
         assert bound.shape("bmi")[1][-1] > 0.2  # what is free is learned as before
-        assert bound.score(table, targets) > 0.6 * free.score(table, targets)
+        assert bound.score(table, targets) > 0.4 * free.score(table, targets)  # of a law against it
         assert bound.shape("age", [np.nan])[1][0] < bound.shape("age")[1].min()  # missing values are free
 
 
