@@ -250,6 +250,8 @@ def test_an_entry_of_a_straight_piece_does_not_depend_on_where_it_stands() -> No
         whole = shapes.encoded(values, 0.0, 1.0, 7, **options)
         for start in range(1, 9):
             np.testing.assert_array_equal(shapes.encoded(values[start:], 0.0, 1.0, 7, **options), whole[start:])
+        for part in (values > 0.3, values < 0.6):  # nor on what other values there are
+            np.testing.assert_array_equal(shapes.encoded(values[part], 0.0, 1.0, 7, **options), whole[part])
         assert np.square(whole).sum(axis=1).max() <= shapes.squared_length(7) * (1 + 1e-14)
 
 
