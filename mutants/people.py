@@ -9,6 +9,7 @@ from mutants.mutant import Mutant
 _HERE = "src/hushpoint"
 
 _estimators = partial(Mutant, room="estimators", tests=("tests/privacy/test_training.py",))
+_shapes = partial(Mutant, room="estimators", tests=("tests/test_constraints.py",))
 _select = partial(Mutant, room="select", tests=("tests/test_private_select.py",))
 _preprocessing = partial(Mutant, room="preprocessing", tests=("tests/test_preprocessing.py",))
 _expected = partial(Mutant, room="estimators", tests=("tests/test_expected.py",))
@@ -483,6 +484,34 @@ BUGS = [
         old='"table-score", [0], place, 1, scale',
         new='"table-score", [0], 0, 1, scale',
         why="one noise for two numbers: a combination of them has none",
+    ),
+    _shapes(
+        name="admm-steps-not-counted",
+        file=f"{_HERE}/estimators/constrained_admm.py",
+        old="shift * math.sqrt(metric.steps) / mu",
+        new="shift / mu",
+        why="a hundred steps within constraints have the noise of one",
+    ),
+    _shapes(
+        name="admm-at-zero-out-whatever-was-promised",
+        file=f"{_HERE}/estimators/constrained_admm.py",
+        old="operator.certificate(_RELAXATION).shift(facts.unit, adjacency)",
+        new='operator.certificate(_RELAXATION).shift(facts.unit, "zero-out")',
+        why="half of the noise that replacing a person needs",
+    ),
+    _shapes(
+        name="steps-from-the-least-value-there-is",
+        file=f"{_HERE}/preprocessing/shapes.py",
+        old="np.floor(positions(values, low, high) * count)",
+        new="np.floor(positions(values, max(low, float(values.min())), high) * count)",
+        why="one person's value moves everybody's steps",
+    ),
+    _shapes(
+        name="constraint-lost-after-shrinking",
+        file=f"{_HERE}/estimators/training.py",
+        old="found[index] = metric.nearest(cone, found[index], constant)",
+        new="found[index] = found[index].copy()",
+        why="a shape that was declared to rise falls: what was promised to whom is judged by it",
     ),
     _scores(
         name="table-score-of-rows-and-not-of-users",

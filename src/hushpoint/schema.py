@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import math
 import re
@@ -13,7 +14,9 @@ from typing import Any, ClassVar, Literal
 
 Missing = Literal["error", "indicator"]
 Unseen = Literal["error", "ignore"]
+Monotone = Literal["increasing", "decreasing"]
 FORMAT = 1
+MOST_STEPS = 100
 
 _REMEDY = {
     "number": "Write the range that is publicly known, for example low = 0 and high = 120; values outside are clipped.",
@@ -31,7 +34,9 @@ ONLY_IF_PUBLIC = (
 class Number:
     """A number in a public range; values outside are clipped to it.
 
-    With ``learn`` the range is only a coarse bound, and training spends a part of its budget on a narrower one.
+    With ``learn`` the range is only a coarse bound, and training spends a part of its budget on a narrower one. Of
+    additive models: ``monotone`` says how the target may depend on it, and ``steps`` that it does so in steps, as many
+    equal ones, or with these inner cuts.
     """
 
     kind: ClassVar[str] = "number"
@@ -39,24 +44,34 @@ class Number:
     high: float
     missing: Missing = "error"
     learn: bool = False
+    monotone: Monotone | None = None
+    steps: int | tuple[float, ...] | None = None
 
 
 @dataclass(frozen=True)
 class Category:
-    """One of a public set of words; numbers are compared by how they are written."""
+    """One of a public set of words; numbers are compared by how they are written.
+
+    ``monotone`` (additive models): the target rises, or falls, with the values in their declared order.
+    """
 
     kind: ClassVar[str] = "category"
     values: tuple[str, ...]
     unseen: Unseen = "error"
     missing: Missing = "error"
+    monotone: Monotone | None = None
 
 
 @dataclass(frozen=True)
 class Boolean:
-    """True or false, yes or no, 1 or 0."""
+    """True or false, yes or no, 1 or 0.
+
+    ``monotone`` (additive models): "increasing" if true can only add.
+    """
 
     kind: ClassVar[str] = "boolean"
     missing: Missing = "error"
+    monotone: Monotone | None = None
 
 
 @dataclass(frozen=True)
@@ -244,6 +259,8 @@ def _column(name: str, entry: Any) -> Column:
         raise ValueError(f"{who} is a {kind} and does not declare {' and '.join(absent)}. {_REMEDY[kind]}")
     if isinstance(settings.get("values"), list):
         settings["values"] = tuple(_word(value) for value in settings["values"])
+    if isinstance(settings.get("steps"), list):
+        settings["steps"] = tuple(settings["steps"])
     return _KINDS[kind](**settings)
 
 
@@ -264,6 +281,13 @@ def _faults(name: str, column: Column) -> list[str]:
             faults.append(f"{who} has low = {column.low!r} and high = {column.high!r}. {_REMEDY['number']}")
         if not isinstance(column.learn, bool):
             faults.append(f"{who} has learn = {column.learn!r}. Write true or false.")
+        if good and not _are_steps(column):
+            faults.append(
+                f"{who} has steps = {column.steps!r}. Write how many equal ones (2 to {MOST_STEPS}), or their inner "
+                "cuts in ascending order, between low and high: steps = [25, 40, 65]."
+            )
+        if column.steps is not None and column.learn is True:
+            faults.append(f"{who} has steps and learn = true. Declare the range that the steps are of.")
     if isinstance(column, Category):
         if not isinstance(column.values, tuple) or not all(isinstance(v, str) for v in column.values):
             faults.append(f"{who} has values that are not a list of texts or numbers. {_REMEDY['category']}")
@@ -273,11 +297,26 @@ def _faults(name: str, column: Column) -> list[str]:
             faults.append(f"{who} has unseen = {column.unseen!r}. Choose 'error' or 'ignore'.")
     if not isinstance(column, Ignored) and column.missing not in ("error", "indicator"):
         faults.append(f"{who} has missing = {column.missing!r}. Choose 'error' or 'indicator'.")
+    if not isinstance(column, Ignored) and column.monotone not in (None, "increasing", "decreasing"):
+        faults.append(f"{who} has monotone = {column.monotone!r}. Choose 'increasing' or 'decreasing'.")
     return faults
+
+
+def _are_steps(column: Number) -> bool:
+    steps = column.steps
+    if steps is None or (type(steps) is int and 2 <= steps <= MOST_STEPS):
+        return True
+    if not isinstance(steps, tuple) or not 1 <= len(steps) < MOST_STEPS:
+        return False
+    if not all(isinstance(cut, (int, float)) and not isinstance(cut, bool) for cut in steps):
+        return False
+    ends = (column.low, *steps, column.high)
+    return all(one < next_one for one, next_one in itertools.pairwise(ends))
 
 
 def _column_record(column: Column) -> dict[str, Any]:
     settings = {setting.name: getattr(column, setting.name) for setting in fields(column)}
+    settings = {key: value for key, value in settings.items() if value is not None}
     return {"kind": column.kind} | {key: list(v) if isinstance(v, tuple) else v for key, v in settings.items()}
 
 

@@ -13,18 +13,19 @@ from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin, clone
 from sklearn.utils.validation import check_is_fitted
 
 from hushpoint import cells
-from hushpoint._checks import shown
+from hushpoint._checks import require_choice, shown
 from hushpoint._refits import TellsOfRefits
 from hushpoint._silence import silent_about, validated
 from hushpoint._types import Array
 from hushpoint.estimators.base import Design, PrivateLinear
 from hushpoint.estimators.classifiers import PrivateLogisticRegression
+from hushpoint.estimators.constraints import WAYS, ConstrainedBy, cone_of
 from hushpoint.estimators.planner import Parameters, plan_waves
 from hushpoint.estimators.regressors import PrivateLinearRegression
 from hushpoint.preprocessing import TableEncoder
 from hushpoint.preprocessing._input import require_pair
 from hushpoint.privacy.guarantee import Adjacency, Budget, Guarantee
-from hushpoint.schema import Category, Column, Missing, Number, Schema
+from hushpoint.schema import Category, Column, Missing, Monotone, Number, Schema
 
 _PLENTY = 10.0  # the epsilon whose waves a fit without noise has
 _SHAPE_POINTS = 101
@@ -38,6 +39,9 @@ class _PrivateAdditive(TellsOfRefits, BaseEstimator):
     ranges: Any
     categories: Mapping[Any, Sequence[Any]] | None
     missing: Sequence[Any]
+    monotone: Mapping[Any, int] | None
+    steps: Mapping[Any, Any] | None
+    constrained_by: ConstrainedBy
     adjacency: Adjacency
     random_state: Any
     progress: bool
@@ -54,6 +58,7 @@ class _PrivateAdditive(TellsOfRefits, BaseEstimator):
 
     def _fit(self, X: Any, y: ArrayLike, groups: ArrayLike | None, two_class: bool) -> Self:
         self._tell_of_refits()
+        require_choice("constrained_by", self.constrained_by, WAYS)
         table = self._table(X, reset=True)
         names = list(table)
         schema = Schema(self._columns(names))
@@ -63,7 +68,9 @@ class _PrivateAdditive(TellsOfRefits, BaseEstimator):
         self.linear_ = self._linear(self.encoder_.row_norm_)
         self.linear_._one_of_several = self._one_of_several
         places = self.encoder_.wave_places()
-        self.linear_._design = Design(places, self.encoder_.effective_width_)
+        self.linear_._design = Design(
+            places, self.encoder_.effective_width_, cone_of(self.encoder_, self.constrained_by)
+        )
         self.linear_.fit(self.encoder_.transform(table), y, groups=groups)
         self.guarantee_, self.parameters_ = self.linear_.guarantee_, self.linear_.parameters_
         self.coef_, self.intercept_ = self.linear_.coef_, self.linear_.intercept_
@@ -122,15 +129,19 @@ class _PrivateAdditive(TellsOfRefits, BaseEstimator):
         categories = _looked_up("categories", self.categories or {}, names)
         ranges = self._ranges(names, categories)
         may_miss = set(_looked_up("missing", dict.fromkeys(self.missing), names))
+        directions = _directions(_looked_up("monotone", self.monotone or {}, names))
+        steps = _steps(_looked_up("steps", self.steps or {}, names))
         found: dict[str, Column] = {}
         for name in names:
             rest: Missing = "indicator" if name in may_miss else "error"
             if name in categories:
                 values = tuple(cells.texts(np.array(list(categories[name]), dtype=object)))
-                found[name] = Category(values, missing=rest)
+                found[name] = Category(values, missing=rest, monotone=directions.get(name))
+                if name in steps:
+                    raise ValueError(f"steps names {name!r}, which is a category. Only numbers have steps.")
             else:
                 low, high = require_pair(f"ranges of column {name!r}", ranges[name])
-                found[name] = Number(low, high, missing=rest)
+                found[name] = Number(low, high, rest, monotone=directions.get(name), steps=steps.get(name))
         return found
 
     def _ranges(self, names: list[str], categories: Mapping[str, Any]) -> dict[str, Any]:
@@ -252,6 +263,16 @@ class PrivateAdditiveClassifier(ClassifierMixin, _PrivateAdditive):
         The publicly known categories of each column that has some, by name or place.
     missing : sequence
         Columns whose values may be missing: they are then a level of their own. Elsewhere a missing value is an error.
+    monotone : dict, optional
+        Columns, by name or place, with which the log-odds of ``classes_[1]`` (a regressor's prediction) can only rise,
+        +1, or fall, -1: a number over its range, a category in the order that was declared. Missing values are free.
+    steps : dict, optional
+        Numbers whose curve is to be constant in pieces: how many equal ones the range has (2 to 100), or the inner
+        cuts, ``{"age": [25, 40, 65]}``, each of which belongs to the piece above it.
+    constrained_by : {"descent", "admm", "projection"}
+        How ``monotone`` is met. "descent": every noisy step ends at the nearest monotone model. "admm": every step is
+        one of general private ADMM, within the constraints; slower, and its guarantee is in floating point.
+        "projection": the model is trained as if there were no constraint, and then moved to the nearest monotone one.
     adjacency : {"replace-one", "zero-out"}
     classes : sequence, optional
         The class labels that can occur, declared. None: they are read from ``y``, and the guarantee says so.
@@ -271,6 +292,9 @@ class PrivateAdditiveClassifier(ClassifierMixin, _PrivateAdditive):
     ranges: Any = None
     categories: Mapping[Any, Sequence[Any]] | None = None
     missing: Sequence[Any] = ()
+    monotone: Mapping[Any, int] | None = None
+    steps: Mapping[Any, int | Sequence[float]] | None = None
+    constrained_by: ConstrainedBy = "descent"
     adjacency: Adjacency = "replace-one"
     classes: Any = None
     random_state: Any = None
@@ -343,6 +367,9 @@ class PrivateAdditiveRegressor(RegressorMixin, _PrivateAdditive):
     target_range: tuple[float, float] | None = None
     categories: Mapping[Any, Sequence[Any]] | None = None
     missing: Sequence[Any] = ()
+    monotone: Mapping[Any, int] | None = None
+    steps: Mapping[Any, int | Sequence[float]] | None = None
+    constrained_by: ConstrainedBy = "descent"
     adjacency: Adjacency = "replace-one"
     random_state: Any = None
     progress: bool = False
@@ -390,6 +417,29 @@ def _looked_up(who: str, declared: Mapping[Any, Any], names: list[str]) -> dict[
         if name not in names:
             raise ValueError(f"{who} names {shown(key)}, which X does not have. Its columns are {', '.join(names)}.")
         found[name] = value
+    return found
+
+
+def _directions(declared: Mapping[str, Any]) -> dict[str, Monotone]:
+    """The declared +1 and -1 in words."""
+    words: dict[Any, Monotone] = {1: "increasing", -1: "decreasing"}
+    for name, sign in declared.items():
+        if not isinstance(sign, (int, float, np.number)) or isinstance(sign, bool) or sign not in words:
+            raise ValueError(f"monotone of column {name!r} is {shown(sign)}. Pass +1 (can only rise) or -1.")
+    return {name: words[sign] for name, sign in declared.items()}
+
+
+def _steps(declared: Mapping[str, Any]) -> dict[str, int | tuple[float, ...]]:
+    """Numbers of steps, and inner cuts; the schema checks what they are."""
+    found: dict[str, int | tuple[float, ...]] = {}
+    for name, steps in declared.items():
+        if isinstance(steps, (int, np.integer)) and not isinstance(steps, bool):
+            found[name] = int(steps)
+            continue
+        try:
+            found[name] = tuple(float(cut) for cut in steps)
+        except (TypeError, ValueError):
+            raise ValueError(f"steps of column {name!r} is {shown(steps)}. Pass a number, or inner cuts.") from None
     return found
 
 

@@ -28,6 +28,7 @@ from hushpoint._silence import silent_about, validated
 from hushpoint._types import Array, Indices
 from hushpoint.certificates import ADJACENCIES
 from hushpoint.estimators import nonprivate
+from hushpoint.estimators.constraints import Cone
 from hushpoint.estimators.error_bars import ErrorBars, Intervals, bounds
 from hushpoint.estimators.nonprivate import PENALTIES, PenaltyName
 from hushpoint.estimators.penalty import Penalty
@@ -43,10 +44,14 @@ _SPARSE_ENOUGH = 0.2  # share of nonzero entries below which products with a CSR
 
 @dataclass(frozen=True, eq=False)
 class Design:
-    """What is known of features beyond their number: which parts of a model may be nothing, and what they count as."""
+    """What is known of features beyond their number.
+
+    Which parts of a model may be nothing, what they count as, and where a model of them has to be.
+    """
 
     parts: Sequence[Indices]
     effective: float
+    cone: Cone | None = None
 
 
 class PrivateLinear(TellsOfRefits, BaseEstimator):
@@ -84,6 +89,11 @@ class PrivateLinear(TellsOfRefits, BaseEstimator):
         signed = (-1.0, 1.0) if loss.labels == "two-class" else None
         problem = Problem(X, targets[0], loss, row_norm=self.row_norm, groups=groups, classes=signed)
         facts = problem.facts
+        if self._cone is not None and len(targets) > 1:
+            raise ValueError(
+                f"there are constraints, and {len(targets)} classes. Which score should be monotone is open with more "
+                "than two: declare two classes, or drop monotone=."
+            )
         order = order_of_rows(problem, groups)
         ordered = [problem.rows.targets, *(target[order] for target in targets[1:])]
         if math.isinf(self.epsilon):
@@ -114,6 +124,7 @@ class PrivateLinear(TellsOfRefits, BaseEstimator):
             progress=self.progress,
             lattice=self.lattice,
             parts=() if design is None else design.parts,
+            cone=self._cone,
         )
         self.guarantee_: Guarantee = trained.guarantee
         self.parameters_: Parameters | None = plan
@@ -123,10 +134,15 @@ class PrivateLinear(TellsOfRefits, BaseEstimator):
         return trained.models
 
     def _fit_without_noise(self, problem: Problem, targets: list[Array]) -> Array:
-        models, steps = nonprivate.solve(problem, targets, *self._strength(problem), self.fit_intercept)
+        strength = self._strength(problem)
+        models, steps = nonprivate.solve(problem, targets, *strength, self.fit_intercept, self._cone)
         self._set_unprotected(problem, steps)
         self._errors = ()
         return models
+
+    @property
+    def _cone(self) -> Cone | None:
+        return None if self._design is None else self._design.cone
 
     def _strength(self, problem: Problem) -> tuple[float, float]:
         """Of the penalty without privacy: alpha, and the share of L1 in it."""

@@ -137,6 +137,8 @@ class ErrorBars:
     penalty : Penalty
     doubts : tuple of str
         Why there are no intervals.
+    known : bool
+        Whether the law is that of the steps that were made.
     calibration : Calibration, optional
     answer : array
         What the calibration released; empty without one.
@@ -156,6 +158,7 @@ class ErrorBars:
     offset: float
     penalty: Penalty
     doubts: tuple[str, ...]
+    known: bool = True
     calibration: Calibration | None = None
     answer: Array = field(default_factory=lambda: np.zeros(0))
     scale_noise: float = 0.0
@@ -306,7 +309,7 @@ class ErrorBars:
     @cached_property
     def deviations(self) -> Array:
         """The deviation of each coefficient due to noise, the intercept's last where there is one."""
-        if self.penalty.sparse:
+        if self.penalty.sparse or not self.known:
             return np.full(len(self.model), np.nan)
         root = self.noise_root
         return np.asarray(np.linalg.norm(root, axis=1) if root.ndim > 1 else root)
@@ -396,7 +399,9 @@ def bounds(errors: ErrorBars, level: float) -> Array:
     return np.column_stack([middle - reach, middle + reach])
 
 
-def doubts_about(facts: Facts, metric: Metric, penalty: Penalty | None, parts: Sequence[Indices]) -> tuple[str, ...]:
+def doubts_about(
+    facts: Facts, metric: Metric, penalty: Penalty | None, parts: Sequence[Indices], constrained: bool = False
+) -> tuple[str, ...]:
     """What speaks against intervals from the start."""
     found = []
     if penalty is not None and penalty.sparse:
@@ -415,6 +420,8 @@ def doubts_about(facts: Facts, metric: Metric, penalty: Penalty | None, parts: S
         )
     if parts:
         found.append("parts of the model were made smaller by what is likely to be noise. See shape_std.")
+    if constrained:
+        found.append("a constraint moves the model beside what noise and sampling do. coef_std_ is what is known.")
     if facts.unit == "user":
         found.append("the rows of one user go together, and how is not known. coef_std_ is what is known.")
     if facts.loss.labels == "two-class" and type(facts.loss) is not Logistic:

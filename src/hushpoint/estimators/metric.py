@@ -10,6 +10,7 @@ import numpy as np
 
 from hushpoint._threads import one_thread
 from hushpoint._types import Array
+from hushpoint.estimators.constraints import Cone
 from hushpoint.estimators.early_stopping import expected_excess
 from hushpoint.estimators.planner import Parameters, clips_moved
 from hushpoint.regularizers import Regularizer
@@ -121,6 +122,20 @@ class Metric:
             found[-1] *= constant
         if self.centre is not None:
             found[-1] -= self.centre @ found[:-1]
+        return found
+
+    def times(self, rows: Array) -> Array:
+        """Rows times W."""
+        return np.asarray(rows * self.scales if self.basis is None else rows @ self.matrix)
+
+    def nearest(self, cone: Cone, model: Array, constant: float) -> Array:
+        """The model of a cone that is nearest in these coordinates; the mean score by a known centre stays."""
+        root = self.matrix.copy()
+        if constant:
+            root[-1] *= constant
+        found = cone.nearest(model, root)
+        if self.centre is not None:
+            found[-1] -= self.centre @ (found - model)[:-1]
         return found
 
     def expected_scores(self, model: Array, constant: float) -> tuple[float, float]:

@@ -10,12 +10,14 @@ import scipy.linalg
 from numpy.typing import NDArray
 
 from hushpoint._types import Array
+from hushpoint.estimators.constraints import Cone
 from hushpoint.problem import Problem
 
 PenaltyName = Literal["l2", "l1", "elasticnet"]
 
 PENALTIES = ("l2", "l1", "elasticnet")
 _TOLERANCE = 1e-10
+_CONSTRAINED_TOLERANCE = 1e-8  # conditions are met to about as much
 _ITERATIONS = 20_000
 _NEWTON_STEPS = 200
 _LARGEST_NEWTON = 1000  # coefficients up to which scikit-learn solves Newton's equations: p^2 numbers, p^3 operations
@@ -30,11 +32,19 @@ def default_alpha(problem: Problem, penalty: PenaltyName | None) -> float:
     return 1 / len(problem.rows)
 
 
-def solve(problem: Problem, targets: list[Array], alpha: float, share: float, fit_intercept: bool) -> tuple[Array, int]:
-    """Minimisers of the mean loss plus penalty, a row per vector of targets (intercept last), and the iterations."""
+def solve(
+    problem: Problem, targets: list[Array], alpha: float, share: float, fit_intercept: bool, cone: Cone | None = None
+) -> tuple[Array, int]:
+    """Minimisers of the mean loss plus penalty, a row per vector of targets (intercept last), and the iterations.
+
+    With a cone, its member with the least.
+    """
     found, steps = [], 0
     for target in targets:
-        model, count = _solve_one(problem, target, alpha * share, alpha * (1 - share), fit_intercept)
+        if cone is None:
+            model, count = _solve_one(problem, target, alpha * share, alpha * (1 - share), fit_intercept)
+        else:
+            model, count = _within(cone, problem, target, alpha, fit_intercept)
         found.append(model)
         steps += count
     return np.array(found), max(steps, 1)
@@ -60,6 +70,41 @@ def _solve_one(problem: Problem, target: Array, l1: float, l2: float, fit_interc
         return _newton(problem, target, l1, l2, fit_intercept)
     models, steps = _fitted(model, problem, target)
     return models[0], steps
+
+
+def _within(cone: Cone, problem: Problem, target: Array, ridge: float, fit_intercept: bool) -> tuple[Array, int]:
+    """Newton steps within a cone: to its member with the least quadratic model of the loss, the nearest to Newton's."""
+    rows, loss, weights = problem.rows, problem.facts.loss, problem.row_weights
+    features = rows.store[:]
+    if fit_intercept:
+        features = np.column_stack([features, np.ones(len(features))])
+    counted = np.full(features.shape[1], ridge)
+    counted[rows.store.width :] = 0.0
+    model, margins = np.zeros(features.shape[1]), np.zeros(len(features))
+
+    def objective(margins: Array, model: Array) -> float:
+        return float(weights @ loss.value(margins, target) + counted @ model**2 / 2)
+
+    for step in range(1, _NEWTON_STEPS + 1):
+        gradient = features.T @ (weights * loss.derivative(margins, target)) + counted * model
+        curvature = weights * np.maximum(loss.curvature(margins, target), 1e-3 * loss.smoothness)
+        hessian = (features.T * curvature) @ features + np.diag(counted)
+        # Collinear features, as in a one-hot table, leave directions without curvature.
+        hessian[np.diag_indices_from(hessian)] += 1e-10 * np.trace(hessian)
+        values, basis = np.linalg.eigh(hessian)
+        root = basis / np.sqrt(np.maximum(values, 1e-12 * values[-1]))
+        turn = cone.nearest(model - root @ (root.T @ gradient), root) - model
+        change = features @ turn
+        before, size = objective(margins, model), 1.0
+        decrease = float(gradient @ turn)
+        small = np.abs(change).max() <= _CONSTRAINED_TOLERANCE * (1 + np.abs(margins).max())
+        if small or -decrease <= np.finfo(np.float64).eps * before:
+            return model, step
+        enough = 1e-4 * decrease
+        while size > 1e-10 and objective(margins + size * change, model + size * turn) > before + size * enough:
+            size /= 2
+        model, margins = model + size * turn, margins + size * change
+    return model, _NEWTON_STEPS
 
 
 def _logistic(

@@ -16,6 +16,8 @@ import numpy as np
 
 from hushpoint._types import Array, Indices
 from hushpoint.estimators.calibration import Calibration
+from hushpoint.estimators.constrained_admm import admm_plan
+from hushpoint.estimators.constraints import Cone, MappedCone
 from hushpoint.estimators.error_bars import ErrorBars, doubts_about
 from hushpoint.estimators.metric import MappedRidge, Metric, Moments, believed_centre, believed_square, choose_metric
 from hushpoint.estimators.penalty import Penalty
@@ -99,6 +101,7 @@ def chain(
     penalty: Penalty | None = None,
     models: int = 1,
     parts: Sequence[Indices] = (),
+    cone: Cone | None = None,
     lattice: bool = True,
 ) -> Chain:
     """The plans of a training, each a function of public facts and of the answers sent so far; returns what is found.
@@ -114,6 +117,8 @@ def chain(
         How many vectors of targets there are.
     parts : sequence of integer arrays
         Parts of the model that may be nothing: of each is taken off what is likely to be noise.
+    cone : Cone, optional
+        Where the models have to be, in place of a penalty: each is there before it is calibrated.
     lattice : bool
         Whether every plan sums whole numbers and its noise is drawn exactly (docs/privacy.md, section 11).
     """
@@ -153,7 +158,9 @@ def chain(
     mapped = replace(
         facts,
         features=parameters.width,
-        regularizer=_in_metric(penalty, metric, parameters, clip, int(fit_intercept)),
+        regularizer=_in_metric(penalty, metric, parameters, clip, int(fit_intercept))
+        if cone is None or cone.by != "descent"
+        else MappedCone(cone, metric.matrix),
         row_norm=None,
         clip=clip,
     )
@@ -167,7 +174,10 @@ def chain(
     descent = replace(
         _priced(gradient, mapped, share, parameters.adjacency, metric.steps), tail_average=parameters.tail_average
     )
-    doubts = doubts_about(facts, metric, penalty, parts)
+    if cone is not None and cone.by == "admm":
+        descent = admm_plan(mapped, cone, metric, share, parameters.adjacency, parameters.tail_average)
+        look = partial(_look_in_metric, metric, constant, clip)
+    doubts = doubts_about(facts, metric, penalty, parts, cone is not None)
     found, errors = np.empty((models, parameters.width)), list[ErrorBars]()
     for index in range(models):
         answer = yield Link("descent", descent, share, look, index, offset)
@@ -191,10 +201,13 @@ def chain(
                 offset=offset,
                 penalty=penalty or Penalty(),
                 doubts=doubts,
+                known=cone is None or cone.by != "admm",
             )
         )
         if parts:
             found[index] = law.shrunk(found[index], parts)
+        if cone is not None:
+            found[index] = metric.nearest(cone, found[index], constant)
     if parameters.calibration_share:
         share = parameters.calibration_mu / math.sqrt(models)
         for index in range(models):
@@ -319,6 +332,7 @@ def train(
     progress: bool = False,
     lattice: bool = True,
     parts: Sequence[Indices] = (),
+    cone: Cone | None = None,
 ) -> Trained:
     """Train one linear model for each vector of targets, under one budget: the chain on rows at hand.
 
@@ -351,6 +365,7 @@ def train(
         penalty=penalty,
         models=len(targets),
         parts=parts,
+        cone=cone,
         lattice=lattice,
     )
     found, passed = follow(links, ask)

@@ -82,6 +82,10 @@ class TableEncoder(TransformerMixin, BaseEstimator):
             raise ValueError(
                 f"waves is {shown(self.waves)}. Pass a whole number from 0 to {shapes.MOST_WAVES}, or None."
             )
+        if self.waves is None and any(getattr(column, "steps", None) for column in self.schema_.features.values()):
+            raise ValueError(
+                "the schema has columns with steps, which an encoder without waves does not make. Pass waves=."
+            )
         self._most = sum(map(self._longest, self.schema_.features.values()))
         told = Counter(one for name, column in self.schema_.features.items() for one in self._names(name, column))
         if max(told.values(), default=0) > 1:
@@ -130,18 +134,14 @@ class TableEncoder(TransformerMixin, BaseEstimator):
         check_is_fitted(self)
         widths = 0.0
         for name, column in self.schema_.features.items():
-            waves = self.waves if isinstance(column, Number) and self.waves else 0
+            waves = self._waves(column)
             widths += len(self._names(name, column)) - waves + shapes.squared_length(waves) - 1
         return widths
 
     def column_entries(self, name: str, given: NDArray[Any]) -> Array:
         """The entries that cells of one column have in encoded rows, and zeros elsewhere."""
         check_is_fitted(self)
-        offset, width = 0, len(self.get_feature_names_out())
-        for other, column in self.schema_.features.items():
-            if other == name:
-                break
-            offset += len(self._names(other, column))
+        offset, width = self.places(name)[0], len(self.get_feature_names_out())
         where, what = _encoded(name, self.schema_.features[name], given, self.schema_.missing_values, self.waves)
         if what.ndim == 1:
             where, what = where[:, None], what[:, None]
@@ -152,22 +152,35 @@ class TableEncoder(TransformerMixin, BaseEstimator):
     def wave_places(self) -> list[Indices]:
         """Where in an encoded row the waves of each number are."""
         check_is_fitted(self)
-        found, offset = [], 0
-        for name, column in self.schema_.features.items():
-            if isinstance(column, Number) and self.waves:
-                found.append(np.arange(offset + 1, offset + 1 + self.waves))
-            offset += len(self._names(name, column))
-        return found
+        features = self.schema_.features.items()
+        return [self.places(name)[1:] for name, column in features if self._waves(column)]
+
+    def places(self, name: str) -> Indices:
+        """Where in an encoded row a column has its entries: a number and its waves, or categories as declared.
+
+        The entry of a missing cell is not among them.
+        """
+        check_is_fitted(self)
+        offset = 0
+        for other, column in self.schema_.features.items():
+            width = len(self._names(other, column))
+            if other == name:
+                return np.arange(offset, offset + width - (getattr(column, "missing", "") == "indicator"))
+            offset += width
+        raise ValueError(f"there is no feature {name!r}. Name a declared one.")
+
+    def _waves(self, column: Column) -> int:
+        """How many waves a column has."""
+        return shapes.fitting(self.waves, column.steps) if isinstance(column, Number) and self.waves else 0
 
     def _names(self, name: str, column: Column) -> list[str]:
         known = [f"{name}={value}" for value in column.values] if isinstance(column, Category) else [name]
-        if isinstance(column, Number) and self.waves:
-            known += [f"{name}~{k}" for k in range(2, self.waves + 2)]
+        known += [f"{name}~{k}" for k in range(2, self._waves(column) + 2)]
         return [*known, f"{name} (missing)"] if getattr(column, "missing", "") == "indicator" else known
 
     def _longest(self, column: Column) -> float:
         """Bound on the squared length of a column's entries."""
-        return shapes.squared_length(self.waves or 0) if isinstance(column, Number) else 1.0
+        return shapes.squared_length(self._waves(column))
 
     def _typical(self, column: Column) -> float:
         """The mean square of a column's entries where every place of a range is as likely as others."""
@@ -221,7 +234,9 @@ def _encoded(
         if waves is None:
             what = scaled(known, column.low, column.high, (-1.0, 1.0))
         else:
-            what = shapes.encoded(known, column.low, column.high, waves)
+            waves = shapes.fitting(waves, column.steps)
+            straight = column.monotone is not None
+            what = shapes.encoded(known, column.low, column.high, waves, column.steps, straight)
             where, size = np.tile(np.arange(1 + waves), (len(values), 1)), 1 + waves
     if missing.any():
         if column.missing == "error":

@@ -40,9 +40,48 @@ def positions(values: Array, low: float, high: float) -> Array:
     return np.clip(share * (1 + _BEND) / (share + _BEND), 0.0, 1.0) if is_wide(low, high) else share
 
 
-def encoded(values: Array, low: float, high: float, waves: int) -> Array:
-    """A column for the line ``2u - 1`` and one for each wave ``cos(pi k u)`` times its height, k = 2, 3, ..."""
-    u = positions(values, low, high)
+Steps = int | tuple[float, ...]
+
+
+def pieces(steps: Steps) -> int:
+    """How many pieces a number has: so many equal ones, or one more than inner cuts."""
+    return steps if isinstance(steps, int) else len(steps) + 1
+
+
+def stepped(values: Array, low: float, high: float, steps: Steps) -> Array:
+    """Positions of the piece that a number is in, as equally spaced places from 0 to 1; a cut is in the upper piece."""
+    count = pieces(steps)
+    if isinstance(steps, int):
+        place = np.minimum(np.floor(positions(values, low, high) * count), count - 1.0)
+    else:
+        place = np.searchsorted(np.asarray(steps), np.clip(values, low, high), side="right").astype(np.float64)
+    return place / (count - 1)
+
+
+def at_knots(knots: int, waves: int) -> Array:
+    """The entries at so many equally spaced positions, both ends among them, a row each."""
+    return _of_positions(np.arange(knots) / (knots - 1), waves)
+
+
+def encoded(
+    values: Array, low: float, high: float, waves: int, steps: Steps | None = None, straight: bool = False
+) -> Array:
+    """A column for the line ``2u - 1`` and one for each wave ``cos(pi k u)`` times its height, k = 2, 3, ...
+
+    ``straight``: as many straight pieces as there are columns, between which they are as said. A combination of them is
+    then monotone where its values at the ends of the pieces are.
+    """
+    u = positions(values, low, high) if steps is None else stepped(values, low, high, steps)
+    if not straight or steps is not None:
+        return _of_positions(u, waves)
+    ends = at_knots(waves + 2, waves)
+    place = u * (waves + 1)
+    piece = np.minimum(np.floor(place), float(waves)).astype(np.int64)
+    share = (place - piece)[:, None]
+    return np.asarray((1 - share) * ends[piece] + share * ends[piece + 1])
+
+
+def _of_positions(u: Array, waves: int) -> Array:
     found = np.empty((len(u), 1 + waves))
     found[:, 0] = 2 * u - 1
     if waves:
@@ -52,6 +91,11 @@ def encoded(values: Array, low: float, high: float, waves: int) -> Array:
             before, last = last, 2 * one * last - before  # of the cosines of multiples of an angle
             found[:, place] = height * np.clip(last, -1.0, 1.0)
     return found
+
+
+def fitting(waves: int, steps: Steps | None) -> int:
+    """How many waves are of use: a number of K pieces has K values, and a line and K - 2 waves give any of them."""
+    return waves if steps is None else min(waves, pieces(steps) - 2)
 
 
 def _sine(t: Array) -> Array:

@@ -66,6 +66,7 @@ def fit_model(
         Handed to the estimator where given and not None: penalty, alpha, adjacency, fit_intercept, ...
     """
     from hushpoint.estimators.base import Design
+    from hushpoint.estimators.constraints import cone_of
     from hushpoint.estimators.planner import plan_waves
     from hushpoint.preprocessing import TableEncoder
     from hushpoint.preprocessing.shapes import MOST_WAVES
@@ -73,6 +74,8 @@ def fit_model(
     known = schema if isinstance(schema, Schema) else load_schema(schema)
     known = known.with_roles(target, groups)
     kind = chosen_kind(model, known)
+    if kind != ADDITIVE:
+        _refuse_shapes(kind, known)
     Budget(epsilon, 1e-6 if delta is None else delta)  # refuses before a long table is read
     learned, left, ranges = known, epsilon, None
     if known.to_learn:
@@ -100,7 +103,7 @@ def fit_model(
         encoder.set_params(waves=waves, row_norm=row_norm).fit()
         row_norm = encoder.row_norm_
         encoder.set_params(row_norm=row_norm)
-        design = Design(encoder.wave_places(), encoder.effective_width_)
+        design = Design(encoder.wave_places(), encoder.effective_width_, cone_of(encoder))
     assert row_norm is not None
     estimator = _estimator(kind, learned, left, delta, row_norm, seed, options)
     estimator._design = design
@@ -166,6 +169,17 @@ def chosen_kind(model: str | None, schema: Schema) -> str:
             f"model is {model!r} and the target {schema.target!r} is a {kind}. Choose one of: {', '.join(fitting)}."
         )
     return model
+
+
+def _refuse_shapes(kind: str, schema: Schema) -> None:
+    """Of models with lines alone nothing is known to be monotone, or in steps."""
+    for name, column in schema.features.items():
+        for setting in ("monotone", "steps"):
+            if getattr(column, setting, None) is not None:
+                raise ValueError(
+                    f"column {name!r} declares {setting}, which a {kind} model does not keep. Train an additive one "
+                    f'(model="additive", --model additive), or remove {setting}.'
+                )
 
 
 def _gathered(data: Any, schema: Schema, take: Callable[[Any], Any]) -> tuple[list[Any], NDArray[Any] | None]:
