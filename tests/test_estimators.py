@@ -709,14 +709,14 @@ def test_a_larger_budget_keeps_more_of_a_sparse_wide_model():
     # catches: a threshold of the automatic L1 penalty that grows with the clip until nothing passes it
     rng = np.random.default_rng(0)
     shares = np.minimum(1, 8 / np.arange(1, 1001))
-    X = (rng.random((1000, 1000)) < shares) / 6.0
+    X = (rng.random((3000, 1000)) < shares) / 6.0
     scores = X[:, 8:40] @ rng.normal(size=32)
-    y = rng.random(1000) < 1 / (1 + np.exp(-4 * (scores - scores.mean()) / scores.std()))
+    y = rng.random(3000) < 1 / (1 + np.exp(-4 * (scores - scores.mean()) / scores.std()))
     found = []
     for epsilon in (1.0, 5.0, 20.0):
         model = hp.PrivateLogisticRegression(
             epsilon, 1e-4, 1.0, penalty="l1", adjacency="zero-out", classes=[False, True], random_state=0
-        ).fit(X, y)
+        ).fit(X[:1000], y[:1000])
         assert 5 <= np.count_nonzero(model.coef_) < 1000
-        found.append(model.score(X, y))
-    assert found[0] + 0.05 < found[1] < found[2] + 0.02
+        found.append(model.score(X[1000:], y[1000:]))
+    assert found[0] + 0.05 < found[1] < found[2] + 0.05
