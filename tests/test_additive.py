@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from typing import Any
 
 import numpy as np
@@ -375,3 +376,29 @@ def test_a_declared_row_norm_scales_rows_alike_when_trained_and_predicted(monkey
     predicted = TableEncoder(known, row_norm=0.8, waves=model.encoding["waves"]).fit().transform(table)
     scaled = trained[0] * np.minimum(1.0, 0.8 / np.linalg.norm(trained[0], axis=1))[:, None]
     np.testing.assert_allclose(predicted, scaled, rtol=1e-12)
+
+
+@pytest.mark.parametrize(
+    ("changed", "told"),
+    [
+        ({"missing": "a"}, "missing is 'a'. Pass a list"),
+        ({"missing": None}, "missing is None. Pass a list"),
+        ({"categories": {"kind": "xyz"}}, "categories of column 'kind' is 'xyz'"),
+        ({"categories": None}, "declare nothing of 'kind'"),
+        ({"categories": {"kind": ["x"], "a": ["1"]}}, "both name 'a'"),
+    ],
+)
+def test_mistakes_in_what_is_declared_are_named(changed: dict[str, Any], told: str) -> None:
+    """Before a cell is looked at: an error of a library would say neither which argument it is nor what to do."""
+    table, labels, _ = waves(300)
+    ranges = {"a": (0, 10), "b": (-1, 1), "c": (0, 1)}
+    with pytest.raises(ValueError, match=re.escape(told)):
+        hp.PrivateAdditiveClassifier(**{**DECLARED, "epsilon": 1.0, "ranges": ranges, **changed}).fit(table, labels)
+    with pytest.raises(ValueError, match="two columns called 'a'"):
+        hp.PrivateAdditiveClassifier(**DECLARED).fit(pd.concat([table, table[["a"]]], axis=1), labels)
+
+
+def test_a_bent_range_is_looked_at_where_its_axis_has_places() -> None:
+    places = shapes.places(0.0, 1e6, 101)
+    np.testing.assert_allclose(shapes.positions(places, 0.0, 1e6), np.linspace(0, 1, 101), atol=1e-12)
+    np.testing.assert_allclose(shapes.places(-1.0, 3.0, 5), [-1, 0, 1, 2, 3])

@@ -134,7 +134,7 @@ def predict(
         require_free(output, force)
     fitted = load_model(model)
     if proba and not fitted.has_probabilities:
-        raise ValueError(f"a {fitted.kind} model has no probabilities. Leave out --proba, or train a logistic model.")
+        raise ValueError(f"{fitted.no_probabilities}. Leave out --proba.")
     # Everything is predicted before a line is printed: an error in the last row must not follow half an answer.
     parts = [_predicted(fitted, chunk, proba) for chunk in read_chunks(data)]
     header = ["prediction", *(f"probability of {name}" for name in (fitted.classes or ()) if proba)]

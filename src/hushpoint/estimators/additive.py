@@ -24,6 +24,7 @@ from hushpoint.estimators.planner import Parameters, plan_waves
 from hushpoint.estimators.regressors import PrivateLinearRegression
 from hushpoint.preprocessing import TableEncoder
 from hushpoint.preprocessing._input import require_pair
+from hushpoint.preprocessing.shapes import places
 from hushpoint.privacy.guarantee import Adjacency, Budget, Guarantee
 from hushpoint.schema import Category, Column, Missing, Monotone, Number, Schema
 
@@ -59,6 +60,8 @@ class _PrivateAdditive(TellsOfRefits, BaseEstimator):
     def _fit(self, X: Any, y: ArrayLike, groups: ArrayLike | None, two_class: bool) -> Self:
         self._tell_of_refits()
         require_choice("constrained_by", self.constrained_by, WAYS)
+        if (known := _names_of(X)) is not None:  # what is not declared is asked for before a cell is looked at
+            self._columns(known)
         table = self._table(X, reset=True)
         names = list(table)
         schema = Schema(self._columns(names))
@@ -126,7 +129,12 @@ class _PrivateAdditive(TellsOfRefits, BaseEstimator):
 
     def _columns(self, names: list[str]) -> dict[str, Column]:
         """What is declared of each column."""
+        if isinstance(self.missing, str) or not isinstance(self.missing, (Sequence, np.ndarray)):
+            raise ValueError(f"missing is {shown(self.missing)}. Pass a list of columns: missing=[{names[0]!r}].")
         categories = _looked_up("categories", self.categories or {}, names)
+        for name, values in categories.items():
+            if isinstance(values, str) or not isinstance(values, (Sequence, np.ndarray)):
+                raise ValueError(f"categories of column {name!r} is {shown(values)}. Pass a list of its values.")
         ranges = self._ranges(names, categories)
         may_miss = set(_looked_up("missing", dict.fromkeys(self.missing), names))
         directions = _directions(_looked_up("monotone", self.monotone or {}, names))
@@ -156,6 +164,8 @@ class _PrivateAdditive(TellsOfRefits, BaseEstimator):
             return {}
         if isinstance(self.ranges, Mapping):
             found = _looked_up("ranges", self.ranges, names)
+            if both := sorted(found.keys() & categories.keys()):
+                raise ValueError(f"ranges and categories both name {both[0]!r}. A column is a number or a category.")
         elif _is_pair(self.ranges):
             found = dict.fromkeys(needed, self.ranges)
         else:
@@ -234,7 +244,7 @@ def _less_their_mean(encoder: TableEncoder, name: str, values: ArrayLike | None)
     if isinstance(column, Category):
         everywhere: NDArray[Any] = np.array(column.values, dtype=object)
     elif isinstance(column, Number):
-        everywhere = np.linspace(column.low, column.high, _SHAPE_POINTS)
+        everywhere = places(column.low, column.high, _SHAPE_POINTS)
     else:
         everywhere = np.array([False, True])
     asked = everywhere if values is None else np.asarray(values)
@@ -441,6 +451,20 @@ def _steps(declared: Mapping[str, Any]) -> dict[str, int | tuple[float, ...]]:
         except (TypeError, ValueError):
             raise ValueError(f"steps of column {name!r} is {shown(steps)}. Pass a number, or inner cuts.") from None
     return found
+
+
+def _names_of(X: Any) -> list[str] | None:
+    """The names of a data frame's columns, as scikit-learn takes them; None for an array."""
+    columns = getattr(X, "columns", None)
+    if columns is None:
+        return None
+    names = list(columns)
+    if not all(isinstance(name, str) for name in names):
+        return [f"x{j}" for j in range(len(names))]
+    if len(set(names)) < len(names):
+        twice = next(name for name in names if names.count(name) > 1)
+        raise ValueError(f"X has two columns called {twice!r}. Rename one.")
+    return names
 
 
 def _is_pair(value: Any) -> bool:

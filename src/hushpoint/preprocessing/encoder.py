@@ -211,8 +211,8 @@ def _encoded(
         codes = cells.categories(given, column.values, tokens)
         if column.unseen == "error" and (codes == cells.UNSEEN).any():
             raise ValueError(
-                f"column {name!r} has categories that are not declared. To allow them, add them to its values, or "
-                f'declare unseen = "ignore". {ONLY_IF_PUBLIC}'
+                f"column {name!r} has categories that are not declared. To allow them, declare them too, or in a "
+                f'schema unseen = "ignore". {ONLY_IF_PUBLIC}'
             )
         where, what, size = np.maximum(codes, 0), np.where(codes == cells.UNSEEN, 0.0, 1.0), len(column.values)
         missing = codes == cells.MISSING
@@ -241,8 +241,8 @@ def _encoded(
     if missing.any():
         if column.missing == "error":
             raise ValueError(
-                f'column {name!r} has missing cells. To allow them, declare missing = "indicator" in the schema (an '
-                f"extra feature says which). {ONLY_IF_PUBLIC}"
+                f'column {name!r} has missing cells. To allow them, declare missing = "indicator" in the schema, or '
+                f"name the column in missing= of an additive model (an extra feature says which). {ONLY_IF_PUBLIC}"
             )
         if what.ndim > 1:
             what[missing] = 0.0

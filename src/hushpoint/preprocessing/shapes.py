@@ -63,6 +63,14 @@ def at_knots(knots: int, waves: int) -> Array:
     return _of_positions(np.arange(knots) / (knots - 1), waves)
 
 
+def places(low: float, high: float, count: int) -> Array:
+    """So many numbers of a range, whose positions are evenly spaced."""
+    share = np.linspace(0.0, 1.0, count)
+    if is_wide(low, high):
+        share = share * _BEND / (1 + _BEND - share)
+    return np.clip(low + share * (high - low), low, high)
+
+
 def encoded(
     values: Array, low: float, high: float, waves: int, steps: Steps | None = None, straight: bool = False
 ) -> Array:

@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hushpoint._types import Array
+from hushpoint.preprocessing.shapes import is_wide
 from hushpoint.report.page import Html, element, escaped, folded, joined, number, table
 from hushpoint.schema import Number
 
@@ -87,7 +88,8 @@ def _picture(name: str, column: Any, values: NDArray[Any], curves: Array, bands:
         f'<svg viewBox="0 0 {_WIDTH:g} {_HEIGHT:g}" width="{_WIDTH:g}" height="{_HEIGHT:g}" role="img" '
         f'aria-label="{escaped(f"The shape of {name}")}">{"".join(parts)}</svg>'
     )
-    said = f"from {number(column.low)} (left) to {number(column.high)}; up is {high:+.2f}, down {low:+.2f}"
+    bent = ", half of it for the first fiftieth" if is_wide(column.low, column.high) else ""
+    said = f"from {number(column.low)} (left) to {number(column.high)}{bent}; up is {high:+.2f}, down {low:+.2f}"
     return element("figure", drawing, element("figcaption", element("strong", name), f": {said}"))
 
 

@@ -168,13 +168,20 @@ class TableModel:
         best = (scores > 0).astype(np.int64) if scores.ndim == 1 else scores.argmax(axis=1)
         return np.asarray(np.array(self.classes)[best])
 
+    @property
+    def no_probabilities(self) -> str:
+        """Why there are none, where ``has_probabilities`` is not so."""
+        if self.classes is None:
+            return f"target {self.schema.target!r} is a number, and the model has no probabilities"
+        return f"the model is of kind {self.kind!r} and has no probabilities: a logistic one has"
+
     def predict_proba(self, table: Any) -> Array:
         """Probabilities of the classes, in the order of ``classes``; logistic models only.
 
         With several classes, each one's probability against the rest, made to sum to 1.
         """
         if not self.has_probabilities:
-            raise ValueError(f"a {self.kind} model has no probabilities. Train a logistic one.")
+            raise ValueError(f"{self.no_probabilities}.")
         return probabilities(self.decision_function(table))
 
     @property
