@@ -159,7 +159,7 @@ BUGS = [
     _estimators(
         name="steps-of-the-metric-priced-as-planned",
         file=f"{_HERE}/estimators/training.py",
-        old="_priced(gradient, mapped, share, parameters.adjacency, metric.steps), tail",
+        old="plan = _priced(gradient, mapped, share, parameters.adjacency, metric.steps)",
         new="_priced(gradient, mapped, share, parameters.adjacency, parameters.steps), steps=metric.steps, tail",
         why="the moments ask for more steps than the noise is for",
         tests=("tests/privacy/test_training.py::test_what_was_released_decides_the_number_of_steps",),

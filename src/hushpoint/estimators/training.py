@@ -126,57 +126,17 @@ def chain(
     constant = parameters.constant * norm if fit_intercept else 0.0
     offset, spread = 0.0, 1.0
     if parameters.target_share:
-        target = _target_plan(facts, parameters, lattice)
-        released = yield Link("target", target, parameters.target_mu, _targets_as_rows)
-        mean, spread = believed_target(released.model, target, facts.items)
+        mean, spread = yield from _target(facts, parameters, lattice)
         spread = math.hypot(spread, 0.0 if fit_intercept else mean)
         offset, parameters = mean * fit_intercept, parameters.for_targets(spread)
-    centre, centre_noise = None, 0.0
-    if parameters.mean_share:
-        means = _priced(
-            LatticeMeans(facts, constant) if lattice else Means(facts), facts, parameters.mean_mu, parameters.adjacency
-        )
-        released = yield Link("means", means, parameters.mean_mu, _as_they_are)
-        centre_noise = means.noise.std / facts.items
-        centre = believed_centre(released.model, centre_noise)
-    kind: type[SecondMoments | LatticeMoments] = LatticeMoments if lattice else SecondMoments
-    second = kind(facts, constant, diagonal=parameters.metric == "diagonal")
-    moments = _priced(second, facts, parameters.moment_mu, parameters.adjacency)
-    products = yield Link("second moments", moments, parameters.moment_mu, _as_they_are)
-    mean_square = LatticeMeanSquare(facts, constant) if lattice else MeanSquare(facts)
-    length = _priced(mean_square, facts, parameters.length_mu, parameters.adjacency)
-    square = yield Link("length", length, parameters.length_mu, _as_they_are)
-    length_noise = length.noise.std / facts.items
-    believed = believed_square(float(square.model[0]), length_noise, norm)
-    if centre is not None:
-        believed = max(believed - float(centre @ centre), believed / 30)
-    moment_noise = second.noise_on_diagonal(moments.noise.std) / facts.items
-    matrix = second.matrix(products.model)
-    known = Moments(matrix, moment_noise, believed + constant**2, length_noise, centre, centre_noise)
-    metric = choose_metric(known, parameters)
+    metric = choose_metric((yield from _moments(facts, parameters, constant, lattice)), parameters)
     clip = parameters.clip * math.sqrt(metric.size)
-    mapped = replace(
-        facts,
-        features=parameters.width,
-        regularizer=_in_metric(penalty, metric, parameters, clip, int(fit_intercept))
-        if cone is None or cone.by != "descent"
-        else MappedCone(cone, metric.matrix),
-        row_norm=None,
-        clip=clip,
-    )
     share = parameters.descent_mu / math.sqrt(models)
-    step = metric.time / metric.steps
-    gradient: Operator = Gradient(mapped, step, facts.items)
-    look: Callable[[Rows], Rows] = partial(_look_in_metric, metric, constant, clip)
-    if lattice:
-        grid = GradientGrid.turned(mapped, norm, constant, metric.matrix, metric.column(constant))
-        gradient, look = LatticeGradient(mapped, step, facts.items, grid), _as_they_are
-    descent = replace(
-        _priced(gradient, mapped, share, parameters.adjacency, metric.steps), tail_average=parameters.tail_average
-    )
-    if cone is not None and cone.by == "admm":
-        descent = admm_plan(mapped, cone, metric, share, parameters.adjacency, parameters.tail_average)
-        look = partial(_look_in_metric, metric, constant, clip)
+    free = cone is None or cone.by != "descent"
+    penalised = _in_metric(penalty, metric, parameters, clip, int(fit_intercept))
+    regularizer = penalised if free else MappedCone(cone, metric.matrix)  # type: ignore[arg-type]
+    mapped = replace(facts, features=parameters.width, regularizer=regularizer, row_norm=None, clip=clip)
+    descent, look = _descent(mapped, metric, parameters, norm, constant, share, cone, lattice)
     doubts = doubts_about(facts, metric, penalty, parts, cone is not None)
     found, errors = np.empty((models, parameters.width)), list[ErrorBars]()
     for index in range(models):
@@ -189,21 +149,20 @@ def chain(
         law = noise_law(facts.loss, metric, constant, clip, spread, share, found[index], parameters)
         if penalty is not None and penalty.automatic:
             found[index] = law.sparse(found[index], _TOLD, int(fit_intercept))
-        errors.append(
-            ErrorBars(
-                law,
-                facts.loss,
-                found[index].copy(),
-                clip / math.sqrt(metric.size),
-                parameters.tail_average,
-                facts.items,
-                spread=spread,
-                offset=offset,
-                penalty=penalty or Penalty(),
-                doubts=doubts,
-                known=cone is None or cone.by != "admm",
-            )
+        bars = ErrorBars(
+            law,
+            facts.loss,
+            found[index].copy(),
+            clip / math.sqrt(metric.size),
+            parameters.tail_average,
+            facts.items,
+            spread=spread,
+            offset=offset,
+            penalty=penalty or Penalty(),
+            doubts=doubts,
+            known=cone is None or cone.by != "admm",
         )
+        errors.append(bars)
         if parts:
             found[index] = law.shrunk(found[index], parts)
         if cone is not None:
@@ -228,6 +187,63 @@ def chain(
     if fit_intercept:
         found[:, -1] += offset
     return Found(found, tuple(errors))
+
+
+def _target(facts: Facts, parameters: Parameters, lattice: bool) -> Generator[Link, Answer, tuple[float, float]]:
+    """Mean and spread of a regression's target."""
+    plan = _target_plan(facts, parameters, lattice)
+    answer = yield Link("target", plan, parameters.target_mu, _targets_as_rows)
+    return believed_target(answer.model, plan, facts.items)
+
+
+def _moments(facts: Facts, parameters: Parameters, constant: float, lattice: bool) -> Generator[Link, Answer, Moments]:
+    """Means where they are bought, second moments and mean square of the rows."""
+    centre, centre_noise = None, 0.0
+    if parameters.mean_share:
+        means = _priced(
+            LatticeMeans(facts, constant) if lattice else Means(facts), facts, parameters.mean_mu, parameters.adjacency
+        )
+        released = yield Link("means", means, parameters.mean_mu, _as_they_are)
+        centre_noise = means.noise.std / facts.items
+        centre = believed_centre(released.model, centre_noise)
+    kind: type[SecondMoments | LatticeMoments] = LatticeMoments if lattice else SecondMoments
+    second = kind(facts, constant, diagonal=parameters.metric == "diagonal")
+    moments = _priced(second, facts, parameters.moment_mu, parameters.adjacency)
+    products = yield Link("second moments", moments, parameters.moment_mu, _as_they_are)
+    mean_square = LatticeMeanSquare(facts, constant) if lattice else MeanSquare(facts)
+    length = _priced(mean_square, facts, parameters.length_mu, parameters.adjacency)
+    square = yield Link("length", length, parameters.length_mu, _as_they_are)
+    length_noise = length.noise.std / facts.items
+    assert facts.row_norm is not None  # checked before anything is asked
+    believed = believed_square(float(square.model[0]), length_noise, facts.row_norm)
+    if centre is not None:
+        believed = max(believed - float(centre @ centre), believed / 30)
+    moment_noise = second.noise_on_diagonal(moments.noise.std) / facts.items
+    matrix = second.matrix(products.model)
+    return Moments(matrix, moment_noise, believed + constant**2, length_noise, centre, centre_noise)
+
+
+def _descent(
+    mapped: Facts,
+    metric: Metric,
+    parameters: Parameters,
+    norm: float,
+    constant: float,
+    share: float,
+    cone: Cone | None,
+    lattice: bool,
+) -> tuple[Plan, Callable[[Rows], Rows]]:
+    """The plan of a model's steps in a metric, and how rows are looked at for it."""
+    look: Callable[[Rows], Rows] = partial(_look_in_metric, metric, constant, float(mapped.clip or 0.0))
+    if cone is not None and cone.by == "admm":
+        return admm_plan(mapped, cone, metric, share, parameters.adjacency, parameters.tail_average), look
+    step = metric.time / metric.steps
+    gradient: Operator = Gradient(mapped, step, mapped.items)
+    if lattice:
+        grid = GradientGrid.turned(mapped, norm, constant, metric.matrix, metric.column(constant))
+        gradient, look = LatticeGradient(mapped, step, mapped.items, grid), _as_they_are
+    plan = _priced(gradient, mapped, share, parameters.adjacency, metric.steps)
+    return replace(plan, tail_average=parameters.tail_average), look
 
 
 def noise_law(
