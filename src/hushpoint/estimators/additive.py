@@ -77,7 +77,6 @@ class _PrivateAdditive(TellsOfRefits, BaseEstimator):
         self.linear_.fit(self.encoder_.transform(table), y, groups=groups)
         self.guarantee_, self.parameters_ = self.linear_.guarantee_, self.linear_.parameters_
         self.coef_, self.intercept_ = self.linear_.coef_, self.linear_.intercept_
-        self.coef_std_, self.intercept_std_ = self.linear_.coef_std_, self.linear_.intercept_std_
         self.n_iter_, self.n_passes_ = self.linear_.n_iter_, self.linear_.n_passes_
         return self
 
@@ -183,6 +182,18 @@ class _PrivateAdditive(TellsOfRefits, BaseEstimator):
                 "categories of every column."
             )
         return found
+
+    @property
+    def coef_std_(self) -> Array:
+        """How far noise moves each coefficient."""
+        check_is_fitted(self)
+        return self.linear_.coef_std_
+
+    @property
+    def intercept_std_(self) -> Array | float:
+        """How far noise moves the intercepts."""
+        check_is_fitted(self)
+        return self.linear_.intercept_std_
 
     def _encoded(self, X: Any) -> Any:
         check_is_fitted(self)

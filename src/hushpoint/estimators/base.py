@@ -220,14 +220,25 @@ class PrivateLinear(TellsOfRefits, BaseEstimator):
             return None if self.random_state is None else int(self.random_state)
         return int(check_random_state(self.random_state).randint(2**31 - 1))
 
-    def _set_deviations(self) -> None:
-        """How far noise moves coefficients, once they are set; without noise not at all."""
+    @property
+    def coef_std_(self) -> Array:
+        """How far noise moves each coefficient; without noise not at all."""
+        check_is_fitted(self)
+        return self._deviations()[0].reshape(np.shape(self.coef_))
+
+    @property
+    def intercept_std_(self) -> Array | float:
+        """How far noise moves the intercepts."""
+        check_is_fitted(self)
+        intercept = self._deviations()[1]
+        return intercept if np.ndim(self.intercept_) else float(intercept[0])
+
+    def _deviations(self) -> tuple[Array, Array]:
+        """Found when they are asked for: they take longer than a small fit."""
         found = np.zeros((np.atleast_2d(self.coef_).shape[0], np.shape(self.coef_)[-1] + self.fit_intercept))
         for index, errors in enumerate(self._errors):
             found[index] = errors.deviations * self._unit
-        coef, intercept = split_models(found, self.fit_intercept)
-        self.coef_std_ = coef.reshape(np.shape(self.coef_))
-        self.intercept_std_ = intercept if np.ndim(self.intercept_) else float(intercept[0])
+        return split_models(found, self.fit_intercept)
 
     def noise_roots(self) -> list[Array]:
         """For each model R with ``R R'`` the covariance of its coefficients due to noise; a vector is a diagonal."""

@@ -63,7 +63,6 @@ class _PrivateClassifier(ClassifierMixin, PrivateLinear):
             stated = self.guarantee_
             self.guarantee_ = replace(stated, assumptions=(*stated.assumptions, READ_FROM_LABELS))
         self.coef_, self.intercept_ = split_models(models, self.fit_intercept)
-        self._set_deviations()
         return self
 
     def decision_function(self, X: Any) -> Array:

@@ -46,7 +46,6 @@ class _PrivateRegressor(RegressorMixin, PrivateLinear):
         coef, intercept = split_models(models, self.fit_intercept)
         self.coef_, self.intercept_ = coef[0], float(intercept[0]) + centre
         self._unit, self._centre = half, centre
-        self._set_deviations()
         declared = self._declared_range() if math.isfinite(self.epsilon) else None
         self._low, self._high = declared or (-math.inf, math.inf)
         return self
