@@ -136,6 +136,9 @@ class _PrivateAdditive(TellsOfRefits, BaseEstimator):
                 raise ValueError(f"categories of column {name!r} is {shown(values)}. Pass a list of its values.")
         ranges = self._ranges(names, categories)
         may_miss = set(_looked_up("missing", dict.fromkeys(self.missing), names))
+        for who, given in (("monotone", self.monotone), ("steps", self.steps)):
+            if given is not None and not isinstance(given, Mapping):
+                raise ValueError(f"{who} is {shown(given)}. Pass a dictionary by column: {who}={{{names[0]!r}: ...}}.")
         directions = _directions(_looked_up("monotone", self.monotone or {}, names))
         steps = _steps(_looked_up("steps", self.steps or {}, names))
         found: dict[str, Column] = {}

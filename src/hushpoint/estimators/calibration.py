@@ -74,7 +74,11 @@ class Calibration:
 
 
 def scores_alone(rows: Rows, coefficients: Array) -> Array:
-    """Inner products of rows and coefficients, each to the bit a function of its own row."""
+    """Inner products of rows and coefficients, each to the bit a function of its own row.
+
+    What is no number counts as 0 in all rows: times a zero it would be one thing in a table, another in a sparse one.
+    """
+    coefficients = np.where(np.isfinite(coefficients), coefficients, 0.0)
     scores = np.empty(len(rows))
     for place, part in rows.store.chunks():
         if isinstance(part, SparseRows):

@@ -425,5 +425,8 @@ def doubts_about(
     if facts.unit == "user":
         found.append("the rows of one user go together, and how is not known. coef_std_ is what is known.")
     if facts.loss.labels == "two-class" and type(facts.loss) is not Logistic:
-        found.append("scores of this loss are no log-odds, so what sampling does is not known. Use a logistic one.")
+        found.append(
+            "scores of this loss are no log-odds, so what sampling does is not known. Use a logistic loss, without "
+            "class_weight."
+        )
     return tuple(found)

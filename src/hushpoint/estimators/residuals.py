@@ -39,6 +39,7 @@ class Residuals:
         """Residuals of rows, each to the bit a function of its own row and of public numbers."""
         scores = scores_alone(rows, self.model[: rows.store.width])
         scores += self.model[-1] if self.intercept else 0.0
-        # What is no number counts as the largest.
+        # What is no number counts as the largest, in all rows and however they are stored.
+        scores = scores if np.isfinite(self.model).all() else np.full(len(rows), np.nan)
         sizes = np.fmin(np.abs(rows.targets - self.offset - scores), self.cap)[:, None]
         return replace(rows, store=ArrayRows(sizes), squared_norms=sizes[:, 0] ** 2, limits=None)

@@ -64,7 +64,8 @@ def _coefficients(model: TableModel) -> list[Html]:
         foot += [written(value, deviation), ""] if barred else [written(value, deviation)]
     said = (
         "A score is the intercept plus, over all features, coefficient times feature. Features are what the table's "
-        "columns become: numbers scaled by their declared range, and one indicator for each category. "
+        "columns become: numbers scaled by their declared range (in an additive model with waves, name~k), and one "
+        "indicator for each category. "
     )
     said += (
         "Noise is part of every coefficient: ± is its deviation, the line through a bar two of them to either side. "
