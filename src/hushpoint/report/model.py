@@ -32,8 +32,8 @@ def model_page(path: Path) -> str:
         lead,
         [
             ("The guarantee", [words.plainly(model.guarantee)]),
-            ("The model", _coefficients(model)),
             *([("The shapes", shapes(model))] if has_shapes(model) else []),
+            ("The model", _coefficients(model)),
             ("What was run", [_training(model), _schema(model)]),
             ("Use it, run it again", _usage(model, path.name)),
         ],
