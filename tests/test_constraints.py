@@ -351,3 +351,19 @@ def test_a_cone_is_what_the_schema_says() -> None:
     assert isinstance(cone, Cone)
     assert [(block.places.tolist(), block.rows.tolist()) for block in cone.blocks] == [([1], [[-1.0]])]
     assert cone_of(TableEncoder(Schema({"free": Number(0, 1)}), waves=3).fit()) is None
+
+
+@pytest.mark.parametrize(("epsilon", "waves"), [(0.3, 1), (1.0, 3)])
+def test_a_table_is_trained_on_the_features_that_it_predicts_with(epsilon: float, waves: int) -> None:
+    """Catches steps and monotone curves cut out of those of more waves, which are others."""
+    rng = np.random.default_rng(0)
+    table = pd.DataFrame({name: rng.uniform(size=1500) for name in "abc"})
+    answers = np.where(table["a"] + np.sin(6 * table["b"]) + 0.3 * rng.normal(size=1500) > 0.8, "yes", "no")
+    columns = {"a": Number(0.0, 1.0, steps=10), "b": Number(0.0, 1.0), "c": Number(0.0, 1.0, monotone="increasing")}
+    schema = Schema({**columns, "y": Category(("no", "yes"))}, target="y")
+    model = fit_model(table.assign(y=answers), schema, epsilon=epsilon, delta=1e-4, model="additive", seed=3)
+    same = hp.PrivateAdditiveClassifier(
+        epsilon, 1e-4, ranges=(0, 1), steps={"a": 10}, monotone={"c": 1}, classes=["no", "yes"], random_state=3
+    ).fit(table, answers)
+    assert model.encoding["waves"] == waves
+    np.testing.assert_array_equal(model.coefficients, same.coef_)

@@ -70,9 +70,10 @@ class _PrivateAdditive(TellsOfRefits, BaseEstimator):
         self.encoder_ = TableEncoder(schema, waves=waves).fit()
         self.linear_ = self._linear(self.encoder_.row_norm_)
         self.linear_._one_of_several = self._one_of_several
-        places = self.encoder_.wave_places()
         self.linear_._design = Design(
-            places, self.encoder_.effective_width_, cone_of(self.encoder_, self.constrained_by)
+            self.encoder_.wave_places(),
+            self.encoder_.effective_width_,
+            cone_of(self.encoder_, self.constrained_by),
         )
         self.linear_.fit(self.encoder_.transform(table), y, groups=groups)
         self.guarantee_, self.parameters_ = self.linear_.guarantee_, self.linear_.parameters_

@@ -69,7 +69,6 @@ def fit_model(
     from hushpoint.estimators.constraints import cone_of
     from hushpoint.estimators.planner import plan_waves
     from hushpoint.preprocessing import TableEncoder
-    from hushpoint.preprocessing.shapes import MOST_WAVES
 
     known = schema if isinstance(schema, Schema) else load_schema(schema)
     known = known.with_roles(target, groups)
@@ -84,27 +83,24 @@ def fit_model(
         mu, left = split_budget(epsilon, delta, range_share)
         adjacency: Any = options.get("adjacency") or "replace-one"
         learned, ranges = learned_ranges(values, known, users, mu, delta, adjacency, seed)
-    # How many waves a number is to have depends on how many rows there are: all are made, and some kept.
-    encoder = TableEncoder(learned, waves=MOST_WAVES if kind == ADDITIVE else None).fit()
-    if kind != ADDITIVE:  # rows of an additive model are scaled when it is known which entries they have
-        row_norm = encoder.typical_row_norm_ if row_norm is None else row_norm
-        encoder.set_params(row_norm=row_norm)
-    encoder.set_params(sparse_output=_mostly_zeros(encoder)).fit()
+    waves = None
+    if kind == ADDITIVE:  # how many waves a number is to have depends on how many rows there are
+        targets, users = _gathered(data, learned, lambda chunk: declared_targets(learned, chunk))
+        items = _items(np.concatenate(targets), users)
+        planned = Budget(left, settled_delta(delta, items, _unit(known)), adjacency=options.get("adjacency"))
+        waves = plan_waves(items, len(learned.features), planned, two_class=learned.task == "classification")
+    encoder = TableEncoder(learned, row_norm=row_norm, waves=waves).fit()
+    if kind == ADDITIVE:
+        row_norm = encoder.row_norm_
+    elif row_norm is None:
+        row_norm = encoder.typical_row_norm_
+    encoder.set_params(row_norm=row_norm, sparse_output=_mostly_zeros(encoder)).fit()
     X, y, users = _matrices(data, learned, encoder)
     items = _items(y, users)
     delta = settled_delta(delta, items, _unit(known))
     design = None
     if kind == ADDITIVE:
-        budget = Budget(left, delta, adjacency=options.get("adjacency"))
-        two_class = learned.task == "classification"
-        waves = plan_waves(items, len(learned.features), budget, two_class=two_class)
-        spare = [place for places in encoder.wave_places() for place in places[waves:]]
-        X = X[:, np.setdiff1d(np.arange(X.shape[1]), spare)]
-        encoder.set_params(waves=waves, row_norm=row_norm).fit()
-        row_norm = encoder.row_norm_
-        encoder.set_params(row_norm=row_norm)
         design = Design(encoder.wave_places(), encoder.effective_width_, cone_of(encoder))
-    assert row_norm is not None
     estimator = _estimator(kind, learned, left, delta, row_norm, seed, options)
     estimator._design = design
     estimator.fit(X, y, groups=users)
