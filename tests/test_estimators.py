@@ -211,7 +211,7 @@ def test_the_plan_is_the_same_for_data_of_one_shape(kind):
 def test_the_planner_has_no_argument_for_data():
     # n, p and a budget: a new argument must be looked at
     assert list(inspect.signature(plan_parameters).parameters) == [
-        *("n", "p", "budget", "loss", "penalty", "fit_intercept", "adjacency", "effective")
+        *("n", "p", "budget", "loss", "penalty", "fit_intercept", "adjacency", "effective", "rounds")
     ]
 
 

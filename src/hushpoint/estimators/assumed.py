@@ -15,7 +15,7 @@ import numpy as np
 from scipy.special import ndtr, ndtri, owens_t
 
 from hushpoint._types import Array
-from hushpoint.estimators.calibration import _SHORTER, _STEPS
+from hushpoint.estimators.calibration import _SHORTER
 from hushpoint.estimators.early_stopping import bias, variance
 from hushpoint.estimators.metric import Metric, Moments, choose_metric
 from hushpoint.estimators.planner import Parameters, clips_moved
@@ -187,7 +187,7 @@ def _landscape(loss: Loss, limit: float, spread: float, target: Target) -> tuple
 def _calibration_noise(plan: Parameters, loss: Loss, data: Assumed, target: Target) -> float:
     clip = math.sqrt(2) * (max(0.7, plan.clip) if target.two_class else plan.clip)
     noise = clip * clips_moved(plan.adjacency) / (plan.items * plan.calibration_mu)
-    time = _STEPS * plan.largest_step / _SHORTER
+    time = plan.calibration_steps * plan.largest_step / _SHORTER
     curvature = _landscape(loss, clip / math.sqrt(2), data.spread, target)[1]
     return noise * time * math.sqrt(float(variance(np.asarray(curvature * time))))
 

@@ -21,7 +21,6 @@ from hushpoint.regularizers import Zero
 from hushpoint.rows import ArrayRows, Rows, SparseRows, bounded_rows
 
 _CAP = 2.0  # scores, in deviations, beyond which all count alike
-_STEPS = 20
 _SHORTER = 2.5  # with scores at the cap throughout, the largest second moment is 5
 
 
@@ -38,7 +37,8 @@ class Calibration:
     intercept: bool
     step_size: float
     clip: float
-    steps: int = _STEPS
+    steps: int
+    begin: Array | None = None
     cap: ClassVar[float] = _CAP
 
     @staticmethod
@@ -49,7 +49,10 @@ class Calibration:
         # Nearly all of a row is two numbers of about 1, and its length sqrt(2).
         clip = math.sqrt(2) * (max(0.7, parameters.clip) if parameters.two_class else parameters.clip)
         step_size = parameters.largest_step / _SHORTER
-        return Calibration(model, mean, deviation, bool(constant), step_size, clip)
+        begin = None
+        if parameters.rounds is not None:  # few steps get nowhere from zero
+            begin = np.array([deviation, mean][: 1 + bool(constant)])
+        return Calibration(model, mean, deviation, bool(constant), step_size, clip, parameters.calibration_steps, begin)
 
     def facts(self, facts: Facts) -> Facts:
         """What is public of the scores as rows."""

@@ -18,7 +18,6 @@ from hushpoint.regularizers import Regularizer
 _ABOVE_NOISE = 1.1  # an eigenvalue counts as seen if it exceeds the largest one of pure noise by a tenth
 _SURELY = 2.5  # deviations of the noise
 _FEW_DIRECTIONS = 1000  # that are looked at one by one
-_MOST_STEPS = 200  # passes over the data; steps that would need more are shortened in all, and stop earlier
 _LEAST_LENGTH = 1 / 30  # mean square of the rows, in units of row_norm^2, below which noisy estimates are not believed
 
 
@@ -174,6 +173,7 @@ def choose_metric(moments: Moments, plan: Parameters) -> Metric:
     values, counts = _grouped(seconds)
     signal = plan.signal * (values / seconds.sum() + 1 / plan.width) / 2
     unit_noise = plan.clip / (plan.items * plan.descent_mu / clips_moved(plan.adjacency))
+    least = min(plan.steps, plan.most_steps)
     best = (math.inf, 0.0, 0.0, 0)
     for ridge in total * np.geomspace(1e-5, 10, 25):
         inside = values / (values + ridge)
@@ -181,12 +181,12 @@ def choose_metric(moments: Moments, plan: Parameters) -> Metric:
         inside = inside / largest
         size = float((counts * inside).sum())
         curvature = _curvature(plan, size, hidden, ridge, largest)
-        longest = plan.largest_step * min(plan.steps, _MOST_STEPS / curvature)
+        longest = plan.largest_step * min(least, plan.most_steps / curvature)
         times = np.geomspace(min(plan.largest_step, longest) / 2, longest, 24)
         noise = np.asarray(unit_noise * math.sqrt(size))
         risk = expected_excess(inside, signal, times, noise, plan.curvature, plan.items, counts)
         found = int(risk.argmin())
-        steps = max(plan.steps, math.ceil(times[found] * curvature / plan.largest_step * (1 - 1e-9)))
+        steps = max(least, math.ceil(times[found] * curvature / plan.largest_step * (1 - 1e-9)))
         best = min(best, (float(risk[found]), ridge, times[found], steps))
     _, ridge, time, steps = best
     inside = seconds / (seconds + ridge)

@@ -26,6 +26,9 @@ _MEASURING = 100.0  # n mu that suffices for mean and spread of a target, to a f
 _CALIBRATING = 30.0  # n mu that suffices to calibrate: two numbers, to about a fifth
 _RESIDUALS = 45.0  # n mu that suffices for the mean square of residuals, to about a tenth
 _LEAST_FOR_RESIDUALS, _MOST_FOR_RESIDUALS = 0.002, 0.02
+_MOST_STEPS = 200  # passes over the data; steps that would need more are shortened in all, and stop earlier
+_CALIBRATION_STEPS = 20
+_FEWEST_ROUNDS = 6
 _SPARE = 1 - 1e-9  # rounding must not carry the sum of the shares over the budget
 
 
@@ -80,6 +83,8 @@ class Parameters:
         metric departs from the plain one and how early to stop.
     share_of : Budget, optional
         What was spent in all, where this fit is one of several that were accounted for together.
+    rounds : int, optional
+        The most noisy sums that are released for one model, over all plans of its chain. None: as many as there are.
     """
 
     items: int
@@ -106,6 +111,24 @@ class Parameters:
     curvature: float
     signal: float
     share_of: Budget | None = None
+    rounds: int | None = None
+
+    @property
+    def single_steps(self) -> int:
+        """Plans of one step each: what is released beside descent and calibration."""
+        return 2 + sum(share > 0 for share in (self.target_share, self.mean_share, self.residual_share))
+
+    @property
+    def calibration_steps(self) -> int:
+        """Of one model."""
+        if not self.calibration_share:
+            return 0
+        return _CALIBRATION_STEPS if self.rounds is None else min(max(1, self.rounds // 5), _CALIBRATION_STEPS)
+
+    @property
+    def most_steps(self) -> int:
+        """Of one model's descent."""
+        return _MOST_STEPS if self.rounds is None else self.rounds - self.single_steps - self.calibration_steps
 
     @property
     def target_mu(self) -> float:
@@ -184,6 +207,7 @@ def plan_parameters(
     fit_intercept: bool = True,
     adjacency: Adjacency | None = None,
     effective: float | None = None,
+    rounds: int | None = None,
 ) -> Parameters:
     """Choose how to train from public facts alone: no data is touched.
 
@@ -204,6 +228,10 @@ def plan_parameters(
     effective : float, optional
         What the features count as where many are small by construction, like the waves of an additive model: the sum
         of their largest squares. Default: p.
+    rounds : int, optional
+        The most noisy sums that may be released for one model, over all plans of the training: what is paid with where
+        every sum is a round among sites. With several classes, the steps of all their models can share rounds. Default:
+        as many as serve the model best.
     """
     items, features = require_count("n", n), require_count("p", p)
     if penalty is not None:
@@ -229,6 +257,11 @@ def plan_parameters(
     whole = items * mu / clips_moved(chosen)
     counted = features if effective is None else require_positive("effective", effective)
     strength = whole / (counted + bool(fit_intercept))
+    if rounds is not None and require_count("rounds", rounds) < _FEWEST_ROUNDS:
+        raise ValueError(
+            f"rounds is {rounds}, and moments, lengths, steps and calibration need {_FEWEST_ROUNDS}. Pass rounds="
+            f"{_FEWEST_ROUNDS} or more, best 10 or more, or leave rounds out."
+        )
     two_class = chosen_loss.labels == "two-class"
     full = width <= _LARGEST_FULL and penalty in (None, "l2")
     residual = max((_RESIDUALS / whole) ** 2, _LEAST_FOR_RESIDUALS)
@@ -265,6 +298,7 @@ def plan_parameters(
         crowding=0.5 if two_class else 1.0,
         curvature=smoothness * (_between(0.04, slowest, 0.5) if two_class else _between(0.1, slowest, 0.5)),
         signal=6.0 if two_class else 0.3,
+        rounds=rounds,
     )
 
 

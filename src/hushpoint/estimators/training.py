@@ -27,7 +27,7 @@ from hushpoint.estimators.uncertainty import NoiseLaw, mean_curvature
 from hushpoint.losses import Loss
 from hushpoint.noise import Noise, bits_missing, source_for
 from hushpoint.operators.base import Operator
-from hushpoint.operators.gradient import Gradient
+from hushpoint.operators.gradient import Descent, Gradient
 from hushpoint.operators.lattice_gradient import GradientGrid, LatticeGradient
 from hushpoint.operators.lattice_moments import LatticeMeans, LatticeMeanSquare, LatticeMoments
 from hushpoint.operators.moments import Means, MeanSquare, SecondMoments
@@ -289,9 +289,11 @@ def believed_target(released: Array, plan: Plan, items: int) -> tuple[float, flo
 def _calibration(calibration: Calibration, facts: Facts, parameters: Parameters, share: float, lattice: bool) -> Plan:
     """A descent in the scale and the offset of a model's scores, which are one column of rows, or two."""
     scores = calibration.facts(facts)
-    operator: Operator = Gradient(scores, calibration.step_size, scores.items)
+    operator: Descent = Gradient(scores, calibration.step_size, scores.items)
     if lattice:
         operator = LatticeGradient(scores, calibration.step_size, scores.items, GradientGrid.of(scores))
+    if calibration.begin is not None:
+        operator = operator.starting_at(calibration.begin)
     plan = _priced(operator, scores, share, parameters.adjacency, calibration.steps)
     return replace(plan, tail_average=parameters.tail_average)
 

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import copy
 import math
 from dataclasses import replace
 from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Self
 
 import numpy as np
 
@@ -27,7 +28,23 @@ SAMPLED_SUM = Theorem("3g", "sum", ("all", *_SECRET), "participations", amplifie
 ONE_COORDINATE = Theorem("3g", "sum", ("single",))
 
 
-class Gradient(Operator):
+class Descent(Operator):
+    """Steps on a model that is public before the first of them: where they begin is free to choose."""
+
+    begin: Array | None = None  # None: zero
+
+    def start(self) -> tuple[Array, Array]:
+        blocks = np.zeros((self.blocks, self.block_size))
+        return np.zeros(self.message_size) if self.begin is None else self.begin.copy(), blocks
+
+    def starting_at(self, point: Array) -> Self:
+        """The same from a public point."""
+        found = copy.copy(self)
+        found.begin = np.array(point, dtype=np.float64)
+        return found
+
+
+class Gradient(Descent):
     """``z <- prox_{g r}(z - g (G + eta))``: DP-SGD, with G the clipped gradients of a sample over its expected size.
 
     With ``R = I - (2/beta) grad f`` this is Algorithm 1 at relaxation ``g beta/2``. The messages are item gradients;

@@ -14,8 +14,8 @@ from numpy.typing import NDArray
 from hushpoint._checks import require_positive
 from hushpoint._types import Array, Indices
 from hushpoint.certificates import Certificate
-from hushpoint.operators.base import Operator, is_within
-from hushpoint.operators.gradient import SAMPLED_SUM
+from hushpoint.operators.base import is_within
+from hushpoint.operators.gradient import SAMPLED_SUM, Descent
 from hushpoint.operators.sensitivity import moved_certificate
 from hushpoint.operators.whole import require_left
 from hushpoint.problem import Facts
@@ -83,7 +83,7 @@ class GradientGrid:
         return self.slope_exponent + _BEYOND_ONE
 
 
-class LatticeGradient(Operator):
+class LatticeGradient(Descent):
     """``z <- prox_{g r}(z - g (G + eta))`` as ``Gradient``, with messages of whole numbers and exact sums.
 
     The message of an item is the sum over its rows of ``s a``: a row of whole numbers times a whole slope, which is cut
