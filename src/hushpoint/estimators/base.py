@@ -81,6 +81,18 @@ class PrivateLinear(TellsOfRefits, BaseEstimator):
         tags.input_tags.sparse = True
         return tags
 
+    def _declare(self) -> tuple[Loss, int]:
+        """The loss, and how many models there are, from what is declared alone."""
+        raise NotImplementedError
+
+    def _targets(self, y: NDArray[Any]) -> list[Array]:
+        """What each model is to predict."""
+        raise NotImplementedError
+
+    def _keep(self, models: Array) -> None:
+        """Set the attributes that predictions are made with."""
+        raise NotImplementedError
+
     def _fit(self, X: Any, y: Array, targets: list[Array], loss: Loss, groups: ArrayLike | None) -> Array:
         """Models, a row per vector of targets, intercept last; sets the attributes of a fitted estimator."""
         penalty = self._penalty()

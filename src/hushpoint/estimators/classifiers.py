@@ -18,7 +18,7 @@ from hushpoint.estimators import nonprivate
 from hushpoint.estimators.base import PrivateLinear, order_of_rows, split_models
 from hushpoint.estimators.nonprivate import PenaltyName
 from hushpoint.estimators.penalty import Penalty
-from hushpoint.labels import READ_FROM_LABELS, class_set, probabilities, signs
+from hushpoint.labels import READ_FROM_LABELS, class_set, declared_classes, probabilities, signs
 from hushpoint.losses import ClassWeighted, Logistic, Loss, SmoothedHinge
 from hushpoint.privacy.guarantee import Adjacency
 from hushpoint.problem import Problem
@@ -52,8 +52,7 @@ class _PrivateClassifier(ClassifierMixin, PrivateLinear):
                 "classes=['no', 'yes']."
             )
         several = len(self.classes_) > 2
-        ones = self.classes_ if several else self.classes_[1:]
-        targets = [signs(y, one) for one in ones]
+        targets = self._targets(y)
         self._softmax = False
         if several and math.isinf(self.epsilon) and self._multinomial() and len(np.unique(y)) == len(self.classes_):
             models = self._fit_multinomial(X, y, groups)
@@ -62,8 +61,19 @@ class _PrivateClassifier(ClassifierMixin, PrivateLinear):
         if self.classes is None and math.isfinite(self.epsilon):
             stated = self.guarantee_
             self.guarantee_ = replace(stated, assumptions=(*stated.assumptions, READ_FROM_LABELS))
-        self.coef_, self.intercept_ = split_models(models, self.fit_intercept)
+        self._keep(models)
         return self
+
+    def _declare(self) -> tuple[Loss, int]:
+        self.classes_, self._softmax = declared_classes(self.classes), False
+        several = len(self.classes_) > 2
+        return self._loss(several), len(self.classes_) if several else 1
+
+    def _targets(self, y: NDArray[Any]) -> list[Array]:
+        return [signs(y, one) for one in (self.classes_ if len(self.classes_) > 2 else self.classes_[1:])]
+
+    def _keep(self, models: Array) -> None:
+        self.coef_, self.intercept_ = split_models(models, self.fit_intercept)
 
     def decision_function(self, X: Any) -> Array:
         """Signed distance-like score: above 0 means ``classes_[1]``; with more classes, a column each."""

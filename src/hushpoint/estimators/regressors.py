@@ -38,17 +38,28 @@ class _PrivateRegressor(RegressorMixin, PrivateLinear):
         """
         X, y = self._checked(X, y, y_numeric=True)
         y = y.astype(np.float64)
+        loss, _ = self._declare()
+        targets = self._targets(y)
+        self._keep(self._fit(X, targets[0], targets, loss, groups))
+        return self
+
+    def _declare(self) -> tuple[Loss, int]:
+        return self._scaled_loss(self._target_scale()[1]), 1
+
+    def _targets(self, y: Array) -> list[Array]:
+        if not math.isfinite(self.epsilon):
+            return [y]
         centre, half = self._target_scale()
-        targets = y
-        if math.isfinite(self.epsilon):  # clipped first: a huge target must not show as an overflow
-            targets = np.clip((np.clip(y, centre - half, centre + half) - centre) / half, -1.0, 1.0)
-        models = self._fit(X, targets, [targets], self._scaled_loss(half), groups) * half
-        coef, intercept = split_models(models, self.fit_intercept)
+        # Clipped first: a huge target must not show as an overflow.
+        return [np.clip((np.clip(y, centre - half, centre + half) - centre) / half, -1.0, 1.0)]
+
+    def _keep(self, models: Array) -> None:
+        centre, half = self._target_scale()
+        coef, intercept = split_models(models * half, self.fit_intercept)
         self.coef_, self.intercept_ = coef[0], float(intercept[0]) + centre
         self._unit, self._centre = half, centre
         declared = self._declared_range() if math.isfinite(self.epsilon) else None
         self._low, self._high = declared or (-math.inf, math.inf)
-        return self
 
     def predict(self, X: Any) -> Array:
         """Predicted targets; of a private model clipped to ``target_range``."""

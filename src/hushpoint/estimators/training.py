@@ -46,7 +46,7 @@ _SLOPE = 0.5  # of a logistic loss at 0
 _LIFT = 4e-15  # more than accounting rounds up: what a plan states is then within its share
 
 
-Part = Literal["target", "means", "second moments", "length", "descent", "calibration", "residual"]
+Part = Literal["target", "means", "second moments", "length", "descent", "calibration", "residual", "plan"]
 
 
 @dataclass(frozen=True)
@@ -67,7 +67,10 @@ class Link:
 
 @dataclass(frozen=True)
 class Answer:
-    """What a plan made public: its model, and the public point after its last step."""
+    """What a plan made public: its model, and the public point after its last step.
+
+    No numbers at all stand for a calibration, or for residuals, that could not be paid for any more.
+    """
 
     model: Array
     last: Array
@@ -82,6 +85,8 @@ class Found:
 
 
 Chain = Generator[Link, Answer, Found]
+Agree = Callable[[Metric], Metric]
+"""The metric that all who run a chain go by, given one's own: two machines may differ in its last digits."""
 
 
 @dataclass(frozen=True)
@@ -103,6 +108,7 @@ def chain(
     parts: Sequence[Indices] = (),
     cone: Cone | None = None,
     lattice: bool = True,
+    agree: Agree | None = None,
 ) -> Chain:
     """The plans of a training, each a function of public facts and of the answers sent so far; returns what is found.
 
@@ -121,6 +127,8 @@ def chain(
         Where the models have to be, in place of a penalty: each is there before it is calibrated.
     lattice : bool
         Whether every plan sums whole numbers and its noise is drawn exactly (docs/privacy.md, section 11).
+    agree : callable, optional
+        The metric to go on with, given the one that was chosen; where several run the chain, that of one of them.
     """
     norm = _checked_norm(facts, parameters, penalty, fit_intercept)
     constant = parameters.constant * norm if fit_intercept else 0.0
@@ -130,6 +138,7 @@ def chain(
         spread = math.hypot(spread, 0.0 if fit_intercept else mean)
         offset, parameters = mean * fit_intercept, parameters.for_targets(spread)
     metric = choose_metric((yield from _moments(facts, parameters, constant, lattice)), parameters)
+    metric = metric if agree is None else agree(metric)
     clip = parameters.clip * math.sqrt(metric.size)
     share = parameters.descent_mu / math.sqrt(models)
     free = cone is None or cone.by != "descent"
@@ -174,6 +183,8 @@ def chain(
             last = _calibration(calibration, facts, parameters, share, lattice)
             look = partial(calibration.look, calibration.facts(facts))
             answer = yield Link("calibration", last, share, look, index, offset)
+            if not answer.model.size:  # nothing was left to pay for it
+                continue
             found[index] = calibration.applied(answer.model)
             noise = last.noise.std / last.facts.items / math.sqrt(last.steps)  # type: ignore[union-attr]
             errors[index] = errors[index].calibrated(calibration, answer.model, noise)
@@ -183,7 +194,8 @@ def chain(
         share = parameters.residual_mu
         last = _priced(residuals.operator(facts, lattice), residuals.facts(facts), share, parameters.adjacency)
         answer = yield Link("residual", last, share, residuals.look)
-        errors[0] = errors[0].with_residuals(cap, float(answer.model[0]), last.noise.std / facts.items)
+        if answer.model.size:
+            errors[0] = errors[0].with_residuals(cap, float(answer.model[0]), last.noise.std / facts.items)
     if fit_intercept:
         found[:, -1] += offset
     return Found(found, tuple(errors))

@@ -19,12 +19,16 @@ from hushpoint.federated.disk import Damaged, append_line, held, load_arrays, re
 
 @dataclass(frozen=True)
 class Participation:
-    """One use of the site's data: a message was made ready to leave. ``mu`` is its cost by unit (None: no bound)."""
+    """One use of the site's data: a message was made ready to leave. ``mu`` is its cost by unit (None: no bound).
+
+    A message into a secure sum costs a ``claim`` instead: its parts by name, as ``SecureClaim`` has them.
+    """
 
     run: str
     round: int
     point: str
     mu: dict[str, float | None] = field(default_factory=dict)
+    claim: dict[str, Any] | None = None
 
 
 @dataclass(frozen=True, eq=False)
@@ -199,7 +203,7 @@ def total_mu(entries: Sequence[Participation], unit: str) -> float | None:
 
 def _entry(line: dict[str, Any]) -> Participation:
     try:
-        return Participation(line["run"], line["round"], line["point"], line["mu"])
+        return Participation(line["run"], line["round"], line["point"], line["mu"], line.get("claim"))
     except KeyError:
         raise Damaged("ledger.jsonl is damaged") from None
 

@@ -99,6 +99,18 @@ class Operator(ABC):
         block, messages = self.local(data, chosen, block, z, relaxation, kick)
         return block, messages.sum(axis=0) if multiplicity is None else multiplicity @ messages
 
+    def told(self, data: Any, block: Array, z: Array, relaxation: float, times: Array | None) -> tuple[Array, Array]:
+        """What a holder of some items adds to a sum of which nobody sees the parts, and its blocks afterwards.
+
+        ``times`` is how often the message of each of them counts.
+        """
+        block, total = self.move(data, slice(None), block, z, relaxation, None, times)
+        return block, self.cut(total)
+
+    def learned(self, shared: Array, z: Array, total: Array, relaxation: float) -> Array:
+        """What is shared after such a sum, noise included, was opened: the public point next."""
+        return self.combine(shared, total, None, relaxation)
+
     @abstractmethod
     def combine(self, shared: Array, total: Array, chosen: Indices | None, relaxation: float) -> Array:
         """What is shared after the messages, summed with their multiplicities, have arrived."""

@@ -100,6 +100,14 @@ class LatticeBlocks(AnchoredADMM):
         moved = data.kept(chosen, block, np.atleast_2d(self.anchor(z)), relaxation, self.unit, self.most)
         return moved, moved - block
 
+    def told(self, data: Any, block: Any, z: Array, relaxation: float, times: Any) -> tuple[Any, Any]:
+        moved, _ = self.local(data, slice(None), block, z, relaxation, None)
+        away = moved - self.anchor(z)  # at most ``most`` steps long, whatever the point and the block are
+        return moved, away.sum(axis=0) if times is None else times @ away
+
+    def learned(self, shared: Array, z: Array, total: Array, relaxation: float) -> Array:
+        return self.anchor(z) * self.summed + total
+
     def combine(self, shared: Array, total: Array, chosen: Indices | None, relaxation: float) -> Array:
         return shared + total
 

@@ -84,6 +84,11 @@ class Server:
         """The sites that may still answer in this exchange."""
         return tuple(site for site in self._asked() if site not in self._letters[self.kind])
 
+    @property
+    def answered(self) -> tuple[int, ...]:
+        """The sites that have answered in this exchange."""
+        return tuple(self._letters[self.kind])
+
     def take(self, letter: bytes) -> int:
         """Take a letter of the open exchange; its sender's number. ``Refused`` if it is not one, or a second one."""
         kind = self.kind

@@ -1,0 +1,183 @@
+"""What every site of a federation with secure sums agrees to, in one file, by which it names the run."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from functools import cached_property
+from typing import Any
+
+from hushpoint._checks import require, require_count
+from hushpoint.estimators.base import PrivateLinear
+from hushpoint.estimators.declared import Declared
+from hushpoint.federated.secure.price import fits, share_of, whole_budget
+from hushpoint.federated.secure.trainings import EstimatorTraining, Training, plan_training, training_from_dict
+from hushpoint.plan import Plan
+from hushpoint.privacy.guarantee import Budget, Guarantee, Unit
+from hushpoint.secure.agreement import Agreement, Roster
+from hushpoint.secure.claim import SecureClaim
+
+_FORMAT = 1
+ROUNDS = 20  # that a federation takes where it is not said: deployed, each takes seconds
+SPARE = 2  # rounds that may fail
+
+
+@dataclass(frozen=True)
+class Covenant:
+    """Who sums with whom, what is trained, how much of it a site allows, and what else gives numbers their meaning.
+
+    Parameters
+    ----------
+    agreement : Agreement
+        The sites, their keys, and how many of them may collude or be away.
+    training : Training
+        The chain of plans.
+    items : tuple of int
+        How many items (rows, or users) each site holds; all of them public.
+    whole : SecureClaim
+        The most that a site lets happen in this run: it answers no round that would take its total beyond.
+    budget : Budget
+        What that is, in words.
+    spare : int
+        For how many failed rounds of average cost there is room.
+    about : mapping
+        What else all agree on: the schema of the tables, the options of the model.
+    """
+
+    agreement: Agreement
+    training: Training
+    items: tuple[int, ...]
+    whole: SecureClaim
+    budget: Budget
+    spare: int = SPARE
+    about: Mapping[str, Any] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        sites, facts = len(self.agreement.roster), self.training.facts
+        require(len(self.items) == sites, "items", f"{len(self.items)} numbers", f"Pass one for each of {sites} sites.")
+        for count in self.items:
+            require_count("items", count)
+        total = sites if self.training.sites_are_items else sum(self.items)
+        require(total == facts.items, "items", f"{total} in all", f"The training is of {facts.items}.")
+        claim = SecureClaim(0.0, 0.0, 0.0, self.training.unit, self.training.adjacency, self.agreement.colluders)
+        require(fits(claim, self.whole), "whole", "for another unit", "Pass one for the unit of the training.")
+        promised = self.whole.delta(self.budget.epsilon) <= self.budget.delta
+        require(promised, "whole", "more than the budget", "Pass what price.whole_budget gives.")
+
+    @property
+    def run(self) -> str:
+        """The name of the run."""
+        return self.agreement.run
+
+    @property
+    def sites(self) -> int:
+        """How many there are."""
+        return len(self.agreement.roster)
+
+    @cached_property
+    def digest(self) -> bytes:
+        """All of it in 32 bytes."""
+        return hashlib.sha256(self.to_json().encode()).digest()
+
+    @property
+    def fingerprint(self) -> str:
+        """What people compare by telephone before they accept it; it covers the sites' keys."""
+        told = self.digest.hex()[:40]
+        return " ".join(told[k : k + 4] for k in range(0, 40, 4))
+
+    def promise(self) -> Guarantee:
+        """What is promised whatever happens, once every site holds to the covenant."""
+        return self.whole.guarantee(self.budget.delta)
+
+    def to_json(self) -> str:
+        """The covenant as all parties keep it."""
+        agreement = self.agreement
+        record = {
+            "format": _FORMAT,
+            "kind": "secure sums",
+            "run": agreement.run,
+            "roster": [[name, key.hex()] for name, key in agreement.roster.sites],
+            "survivors": agreement.survivors,
+            "colluders": agreement.colluders,
+            "threshold": agreement.shares,
+            "training": self.training.to_dict(),
+            "items": list(self.items),
+            "whole": asdict(self.whole),
+            "budget": self.budget.to_dict(),
+            "spare": self.spare,
+            "about": dict(self.about),
+        }
+        return json.dumps(record, indent=1, sort_keys=True, allow_nan=False)
+
+    @staticmethod
+    def from_json(text: str) -> Covenant:
+        """What ``to_json`` wrote."""
+        try:
+            record = json.loads(text)
+            if record["kind"] != "secure sums" or record["format"] != _FORMAT:
+                raise KeyError
+            roster = Roster(tuple((name, bytes.fromhex(key)) for name, key in record["roster"]))
+            numbers = (record[name] for name in ("survivors", "colluders", "threshold"))
+            return Covenant(
+                Agreement(record["run"], roster, *numbers),
+                training_from_dict(record["training"]),
+                tuple(record["items"]),
+                SecureClaim(**record["whole"]),
+                Budget(**record["budget"]),
+                record["spare"],
+                record["about"],
+            )
+        except (KeyError, TypeError, AttributeError, json.JSONDecodeError):
+            raise ValueError("the text is no covenant of a federation with secure sums. Make it anew.") from None
+
+
+def estimator_covenant(
+    agreement: Agreement,
+    estimator: PrivateLinear,
+    features: int,
+    items: Sequence[int],
+    budget: Budget,
+    *,
+    unit: Unit = "record",
+    rounds: int = ROUNDS,
+    spare: int = SPARE,
+    about: Mapping[str, Any] | None = None,
+) -> Covenant:
+    """A covenant to train an estimator: nothing else is to be chosen.
+
+    Parameters
+    ----------
+    estimator : PrivateLinear
+        With declared classes or target range, row norm and adjacency; its epsilon and delta are not looked at.
+    features : int
+    items : sequence of int
+        Rows of each site, or users where ``unit`` is "user" (all of a user's rows are at one site).
+    rounds : int
+        In how many rounds, for each model of a class.
+    spare : int
+        For how many failed rounds of average cost room is kept.
+    """
+    require_count("spare", spare, least=0)
+    whole = whole_budget(budget, unit, estimator.adjacency, agreement.colluders)
+    mu = share_of(whole, rounds, spare)
+    declared = Declared.of(estimator, sum(items), features, mu, unit=unit, rounds=rounds)
+    return Covenant(agreement, EstimatorTraining(declared), tuple(items), whole, budget, spare, about or {})
+
+
+def plan_covenant(
+    agreement: Agreement,
+    plan: Plan,
+    budget: Budget,
+    *,
+    spare: int = SPARE,
+    about: Mapping[str, Any] | None = None,
+) -> Covenant:
+    """A covenant to run a plan whose items are the sites. Its noise is chosen anew, for the budget."""
+    require_count("spare", spare, least=0)
+    unit, adjacency = budget.unit or plan.default_unit, budget.adjacency or plan.default_adjacency
+    whole = whole_budget(budget, unit, adjacency, agreement.colluders)
+    training = plan_training(plan, share_of(whole, plan.steps, spare), unit, adjacency)
+    items = tuple(int(count) for count in training.facts.row_counts)
+    return Covenant(agreement, training, items, whole, budget, spare, about or {})

@@ -1,0 +1,137 @@
+"""What a federation with secure sums trains: an estimator's chain of plans, or one plan of a method."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import numpy as np
+
+from hushpoint.estimators.declared import Declared
+from hushpoint.estimators.training import Agree, Chain, Found, Link
+from hushpoint.federated.secure.price import priced
+from hushpoint.plan import Plan
+from hushpoint.privacy.guarantee import Adjacency, Unit
+from hushpoint.problem import Facts
+from hushpoint.rows import Rows
+
+WITH_PLANS = ("anchored_admm", "dp_sgd", "dp_fedavg")
+"""Methods whose sites add up whole numbers, and keep no noise of their own."""
+
+
+class Training(Protocol):
+    """A chain of plans that all parties run, each with what it knows."""
+
+    @property
+    def facts(self) -> Facts:
+        """Of all sites' rows together."""
+
+    @property
+    def unit(self) -> Unit:
+        """Who is protected."""
+
+    @property
+    def adjacency(self) -> Adjacency:
+        """What the guarantee compares."""
+
+    @property
+    def sites_are_items(self) -> bool:
+        """Whether a site is one item of the facts; else it holds some of them."""
+
+    def links(self, agree: Agree | None = None) -> Chain:
+        """The plans."""
+
+    def kept_back(self, link: Link) -> float:
+        """The mu squared that plans after this one are to cost."""
+
+    def to_dict(self) -> dict[str, Any]:
+        """The training as JSON can hold it."""
+
+
+@dataclass(frozen=True)
+class EstimatorTraining:
+    """The training of an estimator, with rows at the sites as items."""
+
+    declared: Declared
+    sites_are_items = False
+
+    @property
+    def facts(self) -> Facts:
+        return self.declared.facts
+
+    @property
+    def unit(self) -> Unit:
+        return self.facts.unit
+
+    @property
+    def adjacency(self) -> Adjacency:
+        return self.declared.parameters.adjacency
+
+    def links(self, agree: Agree | None = None) -> Chain:
+        return self.declared.links(agree)
+
+    def kept_back(self, link: Link) -> float:
+        parameters, models = self.declared.parameters, self.declared.models
+        if link.part in ("target", "means", "second moments", "length"):
+            return 0.0  # without these there is nothing: they come first, whatever is left for the rest
+        after = models - 1 - (link.model or 0)
+        later = parameters.residual_mu**2
+        if link.part == "descent":
+            return later + parameters.calibration_mu**2 + parameters.descent_mu**2 * after / models
+        return later + parameters.calibration_mu**2 * after / models if link.part == "calibration" else 0.0
+
+    def to_dict(self) -> dict[str, Any]:
+        return {"kind": "estimator", "declared": self.declared.to_dict()}
+
+
+@dataclass(frozen=True)
+class PlanTraining:
+    """One plan over sites as its items, with noise for a mu."""
+
+    plan: Plan
+    mu: float
+    unit: Unit
+    adjacency: Adjacency
+    sites_are_items = True
+
+    @property
+    def facts(self) -> Facts:
+        assert self.plan.facts is not None  # plans of methods have them
+        return self.plan.facts
+
+    def links(self, agree: Agree | None = None) -> Chain:
+        plan = priced(self.plan, self.mu, self.unit, self.adjacency)
+        answer = yield Link("plan", plan, self.mu, _as_they_are)
+        return Found(np.array([answer.model]), ())
+
+    def kept_back(self, link: Link) -> float:
+        return 0.0
+
+    def to_dict(self) -> dict[str, Any]:
+        record = {"mu": self.mu, "unit": self.unit, "adjacency": self.adjacency}
+        return {"kind": "plan", "plan": self.plan.to_dict(), **record}
+
+
+def training_from_dict(record: dict[str, Any]) -> Training:
+    """What ``to_dict`` of a training gave."""
+    if record["kind"] == "estimator":
+        return EstimatorTraining(Declared.from_dict(record["declared"]))
+    plan = Plan.from_json(json.dumps(record["plan"]))
+    return PlanTraining(plan, record["mu"], record["unit"], record["adjacency"])
+
+
+def plan_training(plan: Plan, mu: float, unit: Unit | None = None, adjacency: Adjacency | None = None) -> PlanTraining:
+    """The training with one plan; an error where its steps cannot be made of secure sums."""
+    if plan.method not in WITH_PLANS or plan.schedule.law != "all":
+        raise ValueError(
+            f"the plan is of {plan.method} with the schedule {plan.schedule.law!r}. Secure sums take "
+            f"{', '.join(WITH_PLANS)} with all sites in every round: who takes part is seen by all."
+        )
+    unit, adjacency = unit or plan.default_unit, adjacency or plan.default_adjacency
+    priced(plan, mu, unit, adjacency)  # an error of it belongs here
+    return PlanTraining(plan, mu, unit, adjacency)
+
+
+def _as_they_are(rows: Rows) -> Rows:
+    return rows
