@@ -56,7 +56,7 @@ def hospitals(tmp_path):
     """Two sites with tables."""
     (tmp_path / "schema.toml").write_text(SCHEMA)
     place = tmp_path / "hospitals"
-    command("init", place, "--rows", 3, "--rows", 2, "--schema", tmp_path / "schema.toml")
+    command("init", place, "--local-noise", "--rows", 3, "--rows", 2, "--schema", tmp_path / "schema.toml")
     for site, table in enumerate(TABLES):
         (place / "sites" / f"{site:02d}" / "data.csv").write_text(table)
     return place

@@ -12,6 +12,7 @@ from hushpoint.estimators.training import Found
 from hushpoint.federated.in_process import site_store
 from hushpoint.federated.secure.covenant import Covenant
 from hushpoint.federated.secure.record import SecureServerStore
+from hushpoint.federated.secure.run import run_to_end
 from hushpoint.federated.secure.server import SecureServer
 from hushpoint.federated.secure.site import SecureSite, SiteData
 from hushpoint.federated.secure.store import InMemory, SecureStore
@@ -75,21 +76,14 @@ def run_secure(
         SecureSite(covenant, site, data[site], stores[site], keys[site], seed=None if seed is None else seed + site)
         for site in range(covenant.sites)
     ]
-    records = []
-    while not server.finished:
-        waiting = server.open_round(range(covenant.sites))
-        while waiting:
-            replies = {site: sites[site].answer(request) for site, request in waiting.items()}
-            verdicts = {site: server.receive(site, reply) for site, reply in replies.items()}
-            waiting = {site: verdict.again for site, verdict in verdicts.items() if verdict.again is not None}
-        if not server.has_quorum:
-            reasons = sorted({*server.record.declined.values(), *server.record.refused.values()})
-            raise ValueError(f"too few sites have answered: {', '.join(reasons)}.")
-        record = server.close_round()
-        if record is not None:
-            records.append(record)
-            if callback is not None:
-                callback(record)
+    records: list[RoundRecord] = []
+
+    def told(record: RoundRecord) -> None:
+        records.append(record)
+        if callback is not None:
+            callback(record)
+
+    run_to_end(server, sites, told)
     for site, request in server.farewell(b"").items():
         sites[site].answer(request)
     server.store.close()
