@@ -2,9 +2,10 @@
 
 python benchmarks/nobody.py --data adult.csv.gz [--seeds 10] [--sites 8] [--rounds 20]
 
-Every federated run goes through all letters of all rounds, inside this process. A pair shares the split and the number
-of rounds; the noise of both is drawn anew. What nobody's being trusted costs is the noise of the colluders (shares of it
-are for m - c sites, and all n add theirs) and room for failed rounds: both are in the figures.
+Every federated run goes through all letters of all rounds, inside this process. A pair shares the split and the
+number of rounds; the noise of both is drawn anew. What nobody's being trusted costs is the noise of the colluders
+(shares of it are for m - c sites, and all n add theirs) and room for failed rounds: both are in the figures. Where all
+other sites may collude (c = n - 1) every site hides itself with noise of its own: that is local noise, the last column.
 """
 
 from __future__ import annotations
@@ -43,13 +44,15 @@ def central(data: dict[str, np.ndarray], epsilon: float, delta: float, rounds: i
     return 100 * float(np.mean(fitted.predict(data["test"]) == data["test_labels"]))
 
 
-def federated(data: dict[str, np.ndarray], epsilon: float, delta: float, rounds: int, sites: int) -> float:
-    """The same with rows at sites of very different sizes, one of which may collude with the server."""
+def federated(
+    data: dict[str, np.ndarray], epsilon: float, delta: float, rounds: int, sites: int, colluders: int = 1
+) -> float:
+    """The same with rows at sites of very different sizes, some of which may collude with the server."""
     rows = len(data["train"])
     ends = np.cumsum(np.arange(1, sites + 1)) / np.arange(1, sites + 1).sum() * rows
     parts = np.split(np.arange(rows), np.rint(ends[:-1]).astype(int))
     made = estimator(epsilon, delta)
-    agreement, keys = agreement_of(sites, secrets.token_hex(8))
+    agreement, keys = agreement_of(sites, secrets.token_hex(8), colluders=colluders)
     covenant = estimator_covenant(
         agreement, made, data["train"].shape[1], [len(part) for part in parts], hp.Budget(epsilon, delta), rounds=rounds
     )
@@ -70,14 +73,15 @@ def main() -> None:
     data = adult(options.data)
     delta = len(data["train"]) ** -1.1
     print(f"Adult, accuracy in %; {options.sites} sites, {options.rounds} rounds, {options.seeds} pairs, one record.")
-    print("| epsilon | curator trusted | nobody trusted | difference | two standard errors |")
-    print("|---|---|---|---|---|")
+    print("| epsilon | curator trusted | nobody trusted | difference | two standard errors | local noise |")
+    print("|---|---|---|---|---|---|")
     for epsilon in BUDGETS:
         trusted = np.array([central(data, epsilon, delta, options.rounds, seed) for seed in range(options.seeds)])
         nobody = np.array([federated(data, epsilon, delta, options.rounds, options.sites) for _ in trusted])
         paired = nobody - trusted
         twice = 2 * paired.std(ddof=1) / np.sqrt(len(paired))
-        cells = (trusted.mean(), nobody.mean(), paired.mean(), twice)
+        local = [federated(data, epsilon, delta, options.rounds, options.sites, options.sites - 1) for _ in trusted]
+        cells = (trusted.mean(), nobody.mean(), paired.mean(), twice, np.mean(local))
         print(f"| {epsilon:g} | " + " | ".join(f"{cell:.2f}" for cell in cells) + " |", flush=True)
 
 
