@@ -11,13 +11,12 @@ import os
 import secrets
 import time
 import warnings
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from hushpoint.federated.keys import sign, verify
-from hushpoint.federated.server import RoundRecord, Server
-from hushpoint.federated.terms import plan_digest
+from hushpoint.federated.server import RoundRecord, Verdict
 from hushpoint.federated.wire import Refused
 
 os.environ.setdefault("FLWR_TELEMETRY_ENABLED", "0")  # Flower reads it when it is imported
@@ -194,12 +193,39 @@ class Pace:
     retries: int = 5
 
 
+class Conducted(Protocol):
+    """A server as it is conducted: a round, or one exchange of a round, is opened, answered and closed."""
+
+    run: str
+
+    @property
+    def sites(self) -> int: ...
+    @property
+    def status(self) -> str: ...
+    @property
+    def finished(self) -> bool: ...
+    @property
+    def exchange(self) -> str: ...
+    @property
+    def asked(self) -> set[int]: ...
+    @property
+    def waiting(self) -> set[int]: ...
+    @property
+    def has_quorum(self) -> bool: ...
+    @property
+    def is_stuck(self) -> bool: ...
+    def open_round(self, available: Collection[int]) -> dict[int, bytes]: ...
+    def receive(self, site: int, reply: bytes) -> Verdict: ...
+    def close_round(self) -> RoundRecord | None: ...
+    def leave_round(self) -> bool: ...
+
+
 class Rounds:
     """The rounds of a run over Flower's grid: open, push, poll, close, and again where a quorum is missing."""
 
-    def __init__(self, server: Server, grid: Grid, pace: Pace, keys: Sequence[EllipticCurvePublicKey] | None) -> None:
+    def __init__(self, server: Conducted, grid: Grid, pace: Pace, keys: Sequence[EllipticCurvePublicKey] | None) -> None:
         self.server, self.grid, self.pace = server, grid, pace
-        self.directory = Directory(grid, plan_digest(server.plan), server.plan.operator.blocks, keys)
+        self.directory = Directory(grid, server.run, server.sites, keys)
         self._open: dict[str, int] = {}  # messages without a reply, and whom they went to
         self._requests: dict[int, bytes] = {}
         self._sent: dict[int, float] = {}
@@ -213,8 +239,22 @@ class Rounds:
         while not self.server.finished:
             if not self._round():
                 return self.server.status if self.server.finished else "spent" if self._all_spent else "stalled"
-            tell(self.server.close_round())
+            record = self.server.close_round()
+            if record is not None:
+                tell(record)
         return self.server.status
+
+    def part(self, letters: Mapping[int, bytes], seconds: float) -> set[int]:
+        """Send a last letter to the sites that are there; which of them have answered within so many seconds."""
+        self.directory.refresh()
+        self._open, heard = {}, set()
+        self._post({site: letter for site, letter in letters.items() if site in self.directory.available})
+        until = time.monotonic() + seconds
+        while self._open and time.monotonic() < until:
+            for name, _ in _pulled(self.grid, self._open):
+                heard.add(self._open.pop(name))
+            time.sleep(_PAUSE)
+        return heard
 
     def _gather(self) -> None:
         """Wait for the sites at the start; those who come later join the rounds after."""
@@ -234,7 +274,7 @@ class Rounds:
                 return True
             if self._is_hopeless:
                 return False
-            if not self.server.abandon_round():
+            if not self.server.leave_round():
                 tries += 1
         return False
 
@@ -258,9 +298,7 @@ class Rounds:
             for name, letter in _pulled(self.grid, self._open):
                 if name in self._open:
                     self._take(self._open.pop(name), unpacked(letter))
-            if not self.server.waiting and (
-                self.server.has_quorum or self._is_hopeless or "stale" in self._reasons.values()
-            ):
+            if not self.server.waiting and (self.server.has_quorum or self._is_hopeless or self.server.is_stuck):
                 return
             if self._look():
                 self._remind()
@@ -284,14 +322,14 @@ class Rounds:
         What it answers to the same request is the same bytes, however often it is asked.
         """
         there, waiting, now = self.directory.available, self.server.waiting, time.monotonic()
-        if there & self._asked - waiting - self._reasons.keys():
+        if there & self.server.asked - waiting - self._reasons.keys():
             self._ask()
             return
         silent = [site for site in waiting & there if now - self._sent.get(site, 0.0) >= self.pace.resend_after]
         self._post({site: self._requests[site] for site in silent if site in self._requests})
 
     def _post(self, requests: Mapping[int, bytes]) -> None:
-        group = str(self.server.state.rounds + 1)
+        group = self.server.exchange
         sites = [site for site in sorted(requests) if site in self.directory.node_of]
         letters = [
             _letter(requests[site], self.directory.node_of[site], MessageType.TRAIN, group, self.pace.round_timeout)
@@ -303,15 +341,10 @@ class Rounds:
                 self._open[name] = site
 
     @property
-    def _asked(self) -> set[int]:
-        chosen = self.server.state.chosen
-        return set() if chosen is None else {int(site) for site in chosen}
-
-    @property
     def _is_hopeless(self) -> bool:
         """Whether every site of the round has answered, and those who declined will not change their mind."""
         declined = [reason for reason in self._reasons.values() if reason]
-        return self._asked <= self._reasons.keys() and all(reason in _FOR_GOOD for reason in declined)
+        return self.server.asked <= self._reasons.keys() and all(reason in _FOR_GOOD for reason in declined)
 
     @property
     def _all_spent(self) -> bool:

@@ -109,10 +109,10 @@ class Server:
         if site_keys is not None and len(site_keys) != facts.items:
             raise ValueError(f"site_keys has {len(site_keys)} keys for {facts.items} sites. Pass one each.")
         self._own_key, self._site_keys, self._seed = own_key, site_keys, seed
-        self._run, self._source = plan_digest(plan), source_for(seed)
-        store.open(plan, self._run)
-        found = store.load(self._run, plan.steps)
-        self.state = found or ServerState.start(plan, self._run)
+        self.run, self._source = plan_digest(plan), source_for(seed)
+        store.open(plan, self.run)
+        found = store.load(self.run, plan.steps)
+        self.state = found or ServerState.start(plan, self.run)
         self._round = RoundRecord(0, [], [])
         self._messages: dict[int, Array] = {}
         self._waiting: set[int] = set()
@@ -141,6 +141,22 @@ class Server:
         return self.status != "running"
 
     @property
+    def sites(self) -> int:
+        """How many there are."""
+        return self.plan.operator.blocks
+
+    @property
+    def exchange(self) -> str:
+        """What the open round is called."""
+        return str(self.state.rounds + 1)
+
+    @property
+    def asked(self) -> set[int]:
+        """Sites of the open round."""
+        chosen = self.state.chosen
+        return set() if chosen is None else {int(site) for site in chosen}
+
+    @property
     def waiting(self) -> set[int]:
         """Sites of the open round that have not answered."""
         return set(self._waiting)
@@ -152,6 +168,11 @@ class Server:
         if self._ahead >= self._round.round:
             return False  # it was closed in another life, and must be left
         return chosen is not None and len(self._messages) >= math.ceil(self.quorum * len(chosen) - 1e-9)
+
+    @property
+    def is_stuck(self) -> bool:
+        """Whether sites know of this round from a life that this server has no memory of."""
+        return self._ahead >= self._round.round
 
     @property
     def model(self) -> Array:
@@ -207,7 +228,7 @@ class Server:
             return Verdict("refused", "no site of the plan")
         try:
             said = decode(reply, Reply, None if self._site_keys is None else self._site_keys[site])
-            if said.site != site or said.run != self._run or said.last_round > self.plan.steps:
+            if said.site != site or said.run != self.run or said.last_round > self.plan.steps:
                 raise Refused("the reply is of another site or run")
         except Refused:
             return self._refuse(site, "signature or form")
@@ -283,6 +304,10 @@ class Server:
         self._messages, self._waiting, self._ahead = {}, set(), 0
         return True
 
+    def leave_round(self) -> bool:
+        """After too few answers: whether the round was left for one that sites know of, which is no attempt."""
+        return self.abandon_round()
+
     # --- parts of it
 
     def _choose(self, available: Collection[int]) -> Indices:
@@ -320,7 +345,7 @@ class Server:
         state = self.state
         block = state.blocks[site] if with_block and self.plan.operator.block_size else None
         known, copy = int(state.known[site]), digest(state.blocks[site])
-        request = Request(self._run, state.rounds + 1, site, state.token, known, copy, self._point(), block)
+        request = Request(self.run, state.rounds + 1, site, state.token, known, copy, self._point(), block)
         data = encode(request, self._own_key)
         self._round.bytes_down += len(data)
         return data

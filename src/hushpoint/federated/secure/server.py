@@ -120,6 +120,11 @@ class SecureServer:
         return set() if self._round is None else {*self._round.waiting, *self._answered()}
 
     @property
+    def exchange(self) -> str:
+        """What the open exchange is called."""
+        return f"{self.state.rounds}.{'' if self._round is None else self._round.kind}"
+
+    @property
     def has_quorum(self) -> bool:
         """Whether the open exchange can be closed."""
         if self._round is None:
@@ -127,6 +132,11 @@ class SecureServer:
         agreement = self.covenant.agreement
         fewest = agreement.shares if self._round.kind in ("survivors", "reveal") else agreement.survivors
         return len(self._answered()) >= fewest
+
+    @property
+    def is_stuck(self) -> bool:
+        """Whether who has not answered will not: letters after the keys are of a round that a site may have lost."""
+        return self._round is not None and self._round.kind != "keys" and not self._waiting
 
     @property
     def found(self) -> Found | None:
@@ -210,6 +220,12 @@ class SecureServer:
         self.store.log(asdict(self.record))
         self._look_ahead()
         return True
+
+    def leave_round(self) -> bool:
+        """After too few answers: keys are waited for on, anything else is given up. Whether that was no attempt."""
+        if self._round is not None and self._round.kind != "keys":
+            self.abandon_round()
+        return False
 
     def farewell(self, content: bytes) -> dict[int, bytes]:
         """What every site is told at the end: to erase its secrets, and the model."""
