@@ -110,6 +110,7 @@ def rows_of(
     estimator: PrivateLinear, declared: Declared, X: Any, y: NDArray[Any], groups: ArrayLike | None
 ) -> tuple[Rows, list[Array]]:
     """Some of the rows as the plans ask for them, and the targets of each model in their order."""
+    estimator._declare()
     facts, targets = declared.facts, estimator._targets(y)
     signed = (-1.0, 1.0) if facts.loss.labels == "two-class" else None
     problem = Problem(X, targets[0], facts.loss, row_norm=facts.row_norm, groups=groups, classes=signed)

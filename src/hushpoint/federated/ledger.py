@@ -115,6 +115,8 @@ class SiteStore:
         for name in ("state.npz", "messages.jsonl"):  # the server has the block too; the new ledger knows no rounds
             if (store.directory / name).exists():
                 (store.directory / name).replace(store.directory / f"{name}.lost.{_now().replace(':', '')}")
+        # The secrets of a secure sum name a line of the lost ledger, and no copy of them is ever kept.
+        (store.directory / "round.secret").unlink(missing_ok=True)
         return cls.create(directory, participations)
 
     @property

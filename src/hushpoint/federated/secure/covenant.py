@@ -61,6 +61,9 @@ class Covenant:
             require_count("items", count)
         total = sites if self.training.sites_are_items else sum(self.items)
         require(total == facts.items, "items", f"{total} in all", f"The training is of {facts.items}.")
+        if self.training.sites_are_items:
+            agreed = tuple(facts.row_counts.tolist())
+            require(tuple(self.items) == agreed, "items", self.items, f"The plan is for {agreed} rows.")
         claim = SecureClaim(0.0, 0.0, 0.0, self.training.unit, self.training.adjacency, self.agreement.colluders)
         require(fits(claim, self.whole), "whole", "for another unit", "Pass one for the unit of the training.")
         promised = self.whole.delta(self.budget.epsilon) <= self.budget.delta

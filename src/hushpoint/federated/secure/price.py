@@ -12,13 +12,13 @@ from hushpoint.plan import Plan
 from hushpoint.privacy.gaussian import gdp_mu, round_up
 from hushpoint.privacy.guarantee import Adjacency, Budget, Unit
 from hushpoint.secure.agreement import Agreement
-from hushpoint.secure.claim import TAIL, SecureClaim
+from hushpoint.secure.claim import SecureClaim
 from hushpoint.secure.encoding import Encoding
 
 _SUMS = 2.0**61  # lattices keep the sums of all messages below, so that with noise they fit into 64 bits
 _SPREAD = 1e-4  # the part of epsilon that is kept for the slack of shared noise
 _MISSED = 1e-6  # the part of delta for what is too rare to be looked at
-_WIDE, _FAR = 1 << 20, 20.0  # noise of so many steps costs no slack to speak of, however far its law is looked at
+_FAR = 20.0  # deviations within which the laws of noise are compared: beyond, what is missed counts times e^epsilon
 _MOST = 100.0  # epsilon; the slack grows with its exponential
 _SPARE = 1 - 1e-9  # rounding must not carry the sum of the prices over the whole
 _LIFT = 4e-15  # more than accounting rounds up
@@ -81,9 +81,12 @@ def encoding_of(plan: Plan, agreement: Agreement, unit: Unit, adjacency: Adjacen
 
 
 def round_price(encoding: Encoding, agreement: Agreement, unit: Unit, adjacency: Adjacency) -> SecureClaim:
-    """What one round costs."""
-    tail = _FAR if encoding.scale >= _WIDE else TAIL
-    return SecureClaim.of_rounds(encoding, agreement, 1, unit=unit, adjacency=adjacency, tail=tail)
+    """What one round costs.
+
+    A lattice is at least ``2^10 sqrt(p)`` steps fine, so that the slack of a round is below ``2^-15 mu^2``: within what
+    ``whole_budget`` keeps for it.
+    """
+    return SecureClaim.of_rounds(encoding, agreement, 1, unit=unit, adjacency=adjacency, tail=_FAR)
 
 
 def fits(spent: SecureClaim, whole: SecureClaim) -> bool:

@@ -85,6 +85,7 @@ class Course:
         self.link: Link | None = next(self._links)
         for answer in () if sent is None else sent.answers:
             self.go_on(answer)
+        self._sent = None  # what follows is new
 
     @property
     def place(self) -> int:
@@ -105,7 +106,7 @@ class Course:
             self.link, self.found = None, end.value
 
     def _agree(self, own: Metric) -> Metric:
-        self.metric = own if self._sent is None or self._sent.metric is None else self._sent.agreed(own)
+        self.metric = own if self._sent is None else self._sent.agreed(own)
         return self.metric
 
 

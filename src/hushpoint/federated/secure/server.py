@@ -91,7 +91,7 @@ class SecureServer:
             self._round = Server.restored(self.state.round_state, self._terms(self._question), self._keep)
         self.record = RoundRecord(self.state.rounds, [], [])
         self._waiting: set[int] = set()
-        self._silent: set[int] = set()  # declined in this exchange
+        self._informed: set[int] = set()  # asked last with the public results
         self._told: dict[int, bytes] = {}  # the public results that a site was sent last
         self._began = time.monotonic()
 
@@ -162,7 +162,7 @@ class SecureServer:
             self._begin()
         assert self._round is not None
         waiting = set(self._round.waiting) & set(available)
-        self._waiting, self._silent = waiting, set()
+        self._waiting = waiting
         self.record.attempts += 1
         return {site: self._request(site) for site in sorted(waiting)}
 
@@ -179,7 +179,7 @@ class SecureServer:
             return self._refuse(site, "signature or form")
         if (said.round, said.kind) != (self.state.rounds, self._round.kind) or site not in self._waiting:
             return Verdict("late")
-        if said.status == "history" and self._told.get(site) != self._question_now.public:
+        if said.status == "history" and site not in self._informed:
             return Verdict("anchored", again=self._request(site, with_public=True))
         self._waiting.discard(site)
         if said.status == "declined":
@@ -288,11 +288,13 @@ class SecureServer:
         assert self._round is not None
         kind, question = self._round.kind, self._question_now
         ask = Ask(self.covenant.run, site, self.state.rounds, kind)
+        self._informed.discard(site)
         if kind != "keys":
             ask = Ask(ask.run, site, ask.round, kind, payload=self._round.pending()[site])
         elif with_public or (self.state.steps == 0 and self._told.get(site) != question.public):
             ask = Ask(ask.run, site, ask.round, kind, question.to_bytes(), self.state.public)
             self._told[site] = question.public
+            self._informed.add(site)
         else:
             ask = Ask(ask.run, site, ask.round, kind, question.to_bytes())
         data = encode(ask, self._own_key)

@@ -20,7 +20,7 @@ from hushpoint.federated.secure.covenant import Covenant
 from hushpoint.federated.secure.price import encoding_of, fits, round_price
 from hushpoint.federated.secure.public import Course, Public
 from hushpoint.federated.secure.spending import claimed, within_limit
-from hushpoint.federated.secure.store import SecureStore
+from hushpoint.federated.secure.store import OpenRound, SecureStore
 from hushpoint.federated.secure.wire import END, Ask, Question, Said, decode_ask, encode
 from hushpoint.noise import source_for
 from hushpoint.privacy.guarantee import Budget
@@ -95,12 +95,7 @@ class SecureSite:
         seed: int | None = None,
     ) -> None:
         self.covenant, self.number = covenant, require_count("number", number, least=0, most=covenant.sites - 1)
-        expected = 1 if covenant.training.sites_are_items else covenant.items[number]
-        if data.rows.items != expected:
-            raise ValueError(
-                f"site {number} holds {data.rows.items} items and the covenant says {expected}. How many there are is "
-                "public, and the guarantee rests on it: correct the data, or agree anew."
-            )
+        _require_as_agreed(covenant, number, data)
         self.store, self.limit, self.window, self._clock = store, limit, window, clock
         self._data, self._signing, self._seed = data, signing, seed
         self._server_key, self._own_key = server_key, own_key
@@ -159,8 +154,7 @@ class SecureSite:
         if course is None:
             return self._said(asked, "history")
         encoding = self._encoding(course, question)
-        kept = self.store.open_round()
-        site = self._site(asked.question, ledger, b"" if kept is None else kept[1])
+        site = self._site(asked.question, ledger, self._state())
         if asked.round > site.last:  # a repetition costs nothing
             self._require_willing(ledger, round_price(encoding, *self._whose))
         terms = self._terms(question, asked.round, encoding)
@@ -168,26 +162,37 @@ class SecureSite:
 
     def _open(self, round_number: int) -> tuple[Question, Site, Ledger]:
         """The open round, as it was kept."""
-        kept, ledger = self.store.open_round(), self._ledger()
-        if kept is None:
+        ledger, state, kept = self._ledger(), self._state(), self.store.open_round()
+        if not state or kept is None:
             raise Declined("over")
-        site = self._site(kept[0], ledger, kept[1])
+        site = self._site(kept.question, ledger, state)
         if site.last != round_number:
             raise Declined("over")
-        return Question.from_bytes(kept[0]), site, ledger
+        return Question.from_bytes(kept.question), site, ledger
+
+    def _state(self) -> bytes:
+        """The secrets of the open round; none where it is another run's, which is over here then."""
+        kept = self.store.open_round()
+        return kept.state if kept is not None and kept.run == self.covenant.run else b""
 
     def _site(self, question: bytes, ledger: Ledger, state: bytes) -> Site:
         agreement, last = self.covenant.agreement, ledger.last_round(self.covenant.run)
 
         def keep(kept: bytes) -> None:
-            self.store.keep_round(question, kept, self._check)
+            self.store.keep_round(OpenRound(self.covenant.run, question, kept, self._check))
 
         if not state:
             return Site(agreement, self.number, self._signing, keep, last=last)
         return Site.restored(state, agreement, self._signing, keep, last=last)
 
     def _message(self, question: Question, round_number: int, ledger: Ledger) -> Words:
-        """The whole numbers of the site with its noise, once they are in the ledger."""
+        """The whole numbers of the site with its noise, once they are in the ledger.
+
+        Where they are in it and no letter is in the round's state, the site was killed in between, or the state is an
+        old copy, and a letter may have left: one round has one.
+        """
+        if ledger.last_round(self.covenant.run) >= round_number:
+            raise Declined("over")
         course = self._known(question)
         if course is None:
             raise Declined("over")
@@ -264,8 +269,8 @@ class SecureSite:
             except (ArithmeticError, RuntimeError, ValueError):  # to say that it failed would tell of the data
                 continue
             if operator.block_size:
-                kept = pack("block", round_number, base.tobytes(), np.asarray(moved, dtype=np.int64).tobytes())
-                self.store.keep(_BLOCK, kept, secret=True)
+                blocks = base.tobytes(), np.asarray(moved, dtype=np.int64).tobytes()
+                self.store.keep(_BLOCK, pack("block", self.covenant.run, round_number, *blocks), secret=True)
             return np.asarray(told, dtype=np.int64)
         raise ArithmeticError
 
@@ -275,9 +280,9 @@ class SecureSite:
         kept = self.store.load(_BLOCK) if size else None
         if not kept:
             return start
-        last, before, after = unpack("block", kept, 3)
+        run, last, before, after = unpack("block", kept, 4)
         found = np.frombuffer(before if number(last) == round_number else after, dtype=np.int64)
-        return found.reshape(1, -1).copy() if found.size == size else start
+        return found.reshape(1, -1).copy() if (run.decode(), found.size) == (self.covenant.run, size) else start
 
     def _look(self, course: Course) -> Any:
         """The rows as the operator of the plan wants them, made once a plan."""
@@ -299,7 +304,7 @@ class SecureSite:
         except Damaged:
             raise Declined("ledger") from None
         kept = self.store.open_round()
-        if ledger.lost or (kept is not None and kept[2] not in ledger.checks):
+        if ledger.lost or (kept is not None and kept.check not in ledger.checks):
             raise Declined("ledger")
         self._check = ledger.checks[-1]
         return ledger
@@ -323,3 +328,25 @@ class SecureSite:
 
     def _said(self, asked: Ask, status: str, reason: str = "", letter: bytes = b"") -> Said:
         return Said(asked.run, self.number, asked.round, asked.kind, status, reason, letter)
+
+
+def _require_as_agreed(covenant: Covenant, number: int, data: SiteData) -> None:
+    """Whether the rows of a site are as many, and as wide, as the guarantee takes them to be: all of it is public."""
+    facts, rows = covenant.training.facts, data.rows
+    alone = covenant.training.sites_are_items
+    counts = {"items": rows.items, "columns": rows.store.width}
+    agreed = {"items": 1 if alone else covenant.items[number], "columns": facts.width}
+    if facts.unit == "record":  # each row is an item
+        counts["rows"], agreed["rows"] = len(rows), agreed["items"]
+    elif alone and facts.knows_rows:
+        counts["rows"], agreed["rows"] = len(rows), int(facts.row_counts[number])
+    for name, found in counts.items():
+        if found != agreed[name]:
+            raise ValueError(
+                f"site {number} holds {found} {name} and the covenant says {agreed[name]}. How many there are is "
+                "public, and the guarantee rests on it: correct the data, or agree anew."
+            )
+    if facts.unit == "user" and rows.offsets is None:
+        raise ValueError(
+            f"the rows of site {number} name no users, and the covenant protects users. Pass groups: whose row each is."
+        )

@@ -4,12 +4,23 @@ from __future__ import annotations
 
 import os
 from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass, replace
 
 from hushpoint._files import sync_folder
 from hushpoint.federated.ledger import Ledger, MemoryStore, Participation, SiteStore
 from hushpoint.secure.packing import pack, unpack
 
 _STATE, _PUBLIC, _MODEL = "round.secret", "public.bin", "model.json"
+
+
+@dataclass(frozen=True, repr=False)
+class OpenRound:
+    """The round that a site is in: of which run, what is asked, its secrets, and where the ledger stands by then."""
+
+    run: str
+    question: bytes
+    state: bytes
+    check: str
 
 
 class SecureStore:
@@ -56,21 +67,23 @@ class SecureStore:
 
     # --- by name
 
-    def keep_round(self, question: bytes, state: bytes, check: str) -> None:
+    def keep_round(self, kept: OpenRound) -> None:
         """The open round, with all its secrets."""
-        self.keep(_STATE, pack("round", question, state, check), secret=True)
+        self.keep(_STATE, pack("round", kept.run, kept.question, kept.state, kept.check), secret=True)
 
-    def open_round(self) -> tuple[bytes, bytes, str] | None:
-        """The question, the secrets, and where the ledger stood; None where there is no open round."""
+    def open_round(self) -> OpenRound | None:
+        """What was kept of the last round; None where there never was one."""
         data = self.load(_STATE)
-        if not data:
+        if data is None:
             return None
-        question, state, check = unpack("round", data, 3)
-        return question, state, check.decode("ascii")
+        run, question, state, check = unpack("round", data, 4)
+        return OpenRound(run.decode(), question, state, check.decode("ascii"))
 
     def forget_round(self) -> None:
-        """Erase the secrets of the last round."""
-        self.keep(_STATE, b"", secret=True)
+        """Erase the secrets of the last round; where the ledger stood is kept."""
+        kept = self.open_round()
+        if kept is not None:
+            self.keep_round(replace(kept, question=b"", state=b""))
 
     def keep_public(self, data: bytes) -> None:
         """What is public so far."""
