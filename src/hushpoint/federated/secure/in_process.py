@@ -116,7 +116,7 @@ def fit_across(
     Parameters
     ----------
     estimator : PrivateLinear
-        Any private linear classifier or regressor, with ``row_norm``, ``delta``, and ``classes`` or ``target_range``, declared.
+        Any private linear model with its ``row_norm``, ``delta``, and ``classes`` or ``target_range`` declared.
     sites : sequence of (X, y) or (X, y, groups)
         The rows of each site. With groups the unit is the user, and all rows of a user are at one site.
     colluders : int
