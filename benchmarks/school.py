@@ -42,7 +42,7 @@ def federation(folder: Path, data: list[tuple[np.ndarray, np.ndarray]], model: s
     rows = [len(y) for _, y in data]
     address = f"127.0.0.1:{free_port()}"
     sizes = [option for count in rows for option in ("--rows", count)]
-    command("init", folder, *sizes, "--features", FEATURES, "--address", address)
+    command("init", folder, "--local-noise", *sizes, "--features", FEATURES, "--address", address)
     (folder / "federation.toml").write_text(f"[model]\n{model}\n[method]\n{method}\n\n[sites]\nrows = {rows}\n")
     (folder / "server.toml").write_text(f'address = "{address}"\nvalidation = "public.npz"\n')
     for number, (X, y) in enumerate(data):

@@ -52,7 +52,7 @@ def test_an_example_runs_on_its_own_and_prints_what_the_page_says(page, example,
 @pytest.mark.parametrize("page", [pytest.param(page, id=page.name) for page in PAGES if is_session(page)])
 def test_a_how_to_page_can_be_followed_to_its_end(page):
     # a step that needs a file which no step before it makes; a command that prints something else by now
-    if page.name == "howto-federated.md":
+    if page.name in ("howto-federated.md", "howto-local-noise.md"):
         pytest.importorskip("cryptography", reason="needs the extra 'federated'")
     wrong = [disagreement(example, _named(page), printed) for example, printed in outputs(page)]
     if any(wrong):
@@ -166,12 +166,12 @@ def test_the_fused_lasso_of_the_readme_is_sparse_and_piecewise_constant(tmp_path
 def test_the_deployed_run_spends_what_the_simulated_one_does():
     # a table of rounds from an older accountant: it is not run here, but what it spends follows from the plan
     pytest.importorskip("cryptography", reason="needs the extra 'federated'")
-    shown = {example.code: example for example in examples(page("docs/howto-federated.md"))}
+    shown = {example.code: example for example in examples(page("docs/howto-local-noise.md"))}
     deployed = shown["hushpoint federated run hospitals"].printed
     spent = re.findall(r"^ +(\d+) .*  (\S+ \(user\), \S+ \(record\))$", deployed, re.M)
     simulated = next(
         printed
-        for example, printed in outputs(ROOT / "docs/howto-federated.md")
+        for example, printed in outputs(ROOT / "docs/howto-local-noise.md")
         if example.code == "hushpoint federated simulate hospitals --in-process"
     )
     assert len(spent) == 3

@@ -79,7 +79,8 @@ app.add_typer(_studies, name="reproduce")
 app.add_typer(_federated, name="federated")
 for _family, _commands in (
     (_studies, (reproduce.lasso, reproduce.logistic, reproduce.communication)),
-    (_federated, (federated.init, federated.plan, federated.keys, federated.superlink, federated.site)),
+    (_federated, (federated.init, federated.keys, federated.admit, federated.plan, federated.accept)),
+    (_federated, (federated.superlink, federated.site)),
     (_federated, (federated.run, federated.simulate, federated.status, federated.readmit)),
     (app, (tabular.schema, tabular.fit, tabular.predict, evaluation.evaluate, report.report, reproduce.demo)),
 ):

@@ -55,7 +55,7 @@ def federation(
     """A federation with data at every site and keys for all, made with the commands that people use."""
     address = f"127.0.0.1:{free_port()}"
     options = [option for count in rows for option in ("--rows", count)]
-    command("init", folder, *options, "--features", FEATURES, "--address", address)
+    command("init", folder, "--local-noise", *options, "--features", FEATURES, "--address", address)
     model = model or 'loss = "squared"\nregularizer = {l2 = 0.01}\nrow_norm = 2.0\nclip = 2.0\nweights = "rows"'
     (folder / "federation.toml").write_text(
         f"[model]\nfit_intercept = true\n{model}\n[method]\n{method}\n[sites]\nrows = {list(rows)}\n{testing}\n"

@@ -56,7 +56,7 @@ def hospitals(tmp_path):
     """Two sites with tables."""
     (tmp_path / "schema.toml").write_text(SCHEMA)
     place = tmp_path / "hospitals"
-    command("init", place, "--rows", 3, "--rows", 2, "--schema", tmp_path / "schema.toml")
+    command("init", place, "--local-noise", "--rows", 3, "--rows", 2, "--schema", tmp_path / "schema.toml")
     for site, table in enumerate(TABLES):
         (place / "sites" / f"{site:02d}" / "data.csv").write_text(table)
     return place
@@ -277,9 +277,9 @@ def test_the_how_to_page_is_true(tmp_path, monkeypatch):
     # catches: a page that was never run, or that the code has outgrown
     pytest.importorskip("cryptography")
     monkeypatch.chdir(tmp_path)
-    page = (Path(__file__).parents[2] / "docs" / "howto-federated.md").read_text()
+    page = (Path(__file__).parents[2] / "docs" / "howto-local-noise.md").read_text()
     blocks = dict(re.findall(r"^```(\w+)\n(.*?)^```", page, flags=re.MULTILINE | re.DOTALL))
-    exec(compile(blocks["python"], "docs/howto-federated.md", "exec"), {})
+    exec(compile(blocks["python"], "docs/howto-local-noise.md", "exec"), {})
     Path("again.schema.toml").write_text(blocks["toml"])
     lines = re.findall(r"^\$ hushpoint federated (.*)$", page, flags=re.MULTILINE)
     assert [line.split()[0] for line in lines] == ["init", "plan", "keys", "superlink", "site", "run", "simulate"]

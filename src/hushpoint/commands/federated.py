@@ -11,11 +11,32 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 if TYPE_CHECKING:
-    from hushpoint.federated.launch import Outcome
+    from hushpoint.federated.folder import Outcome
 
 Folder = Annotated[Path, typer.Argument(metavar="DIR", help="The folder of the federation.")]
 SiteFolder = Annotated[Path, typer.Argument(metavar="SITE_DIR", help="The folder of one site.")]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
+
+_SECURE = """\
+# What all sites agree on. When every site's keys are here: hushpoint federated plan {folder}
+
+[model]
+name = "{model}"  # {others}
+{declared}
+[budget]
+epsilon = 1.0
+delta = {delta}
+unit = "{unit}"  # whom it protects: one "record", one "user" of the schema's groups column, or a whole "site"
+
+[secure]  # every release is a sum of which nobody sees the parts
+colluders = 1  # so many sites may be in league with the server; 0: against the server and outsiders only
+survivors = {count}  # the fewest sites that a round goes on with
+rounds = 20  # deployed, each takes some seconds
+spare = 2  # rounds that may fail
+
+[sites]
+{items} = {rows}  # the public number of {items} of each site
+"""
 
 _FEDERATION = """\
 # What all sites agree on. After a change: hushpoint federated plan {folder}
@@ -72,8 +93,12 @@ def init(
     ] = None,
     features: Annotated[int | None, typer.Option(help="Number of features, for NumPy data.", min=1)] = None,
     address: Annotated[str, typer.Option(help="Where sites will find the server.")] = "127.0.0.1:9092",
+    local_noise: Annotated[
+        bool,
+        typer.Option("--local-noise", help="In place of secure sums: ADMM in which every site hides its own messages."),
+    ] = False,
 ) -> None:
-    """Make the folder of a federation: what is agreed on, the plan, a folder for each site, the Flower app.
+    """Make the folder of a federation: what is agreed on, a folder for each site, the Flower app.
 
     Example: hushpoint federated init hospitals --rows 1200 --rows 800 --schema patients.schema.toml
     """
@@ -90,23 +115,59 @@ def init(
     folder.mkdir(parents=True, exist_ok=True)
     write_text(folder / "schema.toml", text)
     shape = Shape.read(folder / "schema.toml")
-    values = {
+    local = {
         "folder": folder,
         "loss": "logistic" if shape.two_classes else "huber",
         "row_norm": f"{shape.row_norm:.6g}",
         "with_intercept": ", the intercept's 1 included",
         "rows": toml_value(rows),
-        "address": address,
     }
-    for name, template in (("federation.toml", _FEDERATION), ("server.toml", _SERVER)):
-        write_text(folder / name, template.format(**values))
+    agreed = _FEDERATION.format(**local) if local_noise else _SECURE.format(**_declared(folder, shape, rows))
+    write_text(folder / "federation.toml", agreed)
+    write_text(folder / "server.toml", _SERVER.format(address=address))
     federation = Federation(folder)
-    federation.write_plan()
     write_app(federation)
+    if local_noise:
+        federation.write_plan()
+        typer.echo(
+            f"Wrote {folder}. Edit {folder / 'federation.toml'} and {folder / 'server.toml'}, then\n"
+            f"  hushpoint federated plan {folder}\n  hushpoint federated keys {folder}"
+        )
+        return
+    for number in range(len(rows)):
+        federation.new_site(number, federation.site(number, len(rows)))
     typer.echo(
         f"Wrote {folder}. Edit {folder / 'federation.toml'} and {folder / 'server.toml'}, then\n"
-        f"  hushpoint federated plan {folder}\n  hushpoint federated keys {folder}"
+        f"  hushpoint federated simulate {folder} --in-process   to try it with all data here, or in earnest\n"
+        f"  hushpoint federated keys {folder}                    certificate and signing key of the server\n"
+        f"Hand each site its folder of {folder / 'sites'}. There: hushpoint federated keys SITE_DIR --own,\n"
+        f"and send request.json back. Here: hushpoint federated admit {folder} REQUEST..., when all are in\n"
+        f"hushpoint federated plan {folder}, and hand covenant.json out. There: hushpoint federated accept SITE_DIR."
     )
+
+
+def _declared(folder: Path, shape: Any, rows: list[int]) -> dict[str, Any]:
+    """What the agreement of a federation with secure sums says at first."""
+    from hushpoint.schema import toml_value
+
+    schema = shape.schema
+    classes = schema is not None and schema.task == "classification"
+    users = schema is not None and schema.groups is not None
+    declared = "" if schema is not None else "row_norm = 1.0  # longer rows are scaled down to it\n"
+    declared += (
+        "" if schema is not None else "target_range = [-1.0, 1.0]  # or, for a logistic model, classes = [0, 1]\n"
+    )
+    return {
+        "folder": folder,
+        "model": "logistic" if classes else "linear",
+        "others": 'or "svc"' if classes else 'or "lasso", "huber"' if schema else 'or "lasso", "huber", "logistic"',
+        "declared": declared,
+        "delta": f"{min(1e-5, 0.1 / sum(rows)):.0e}",
+        "unit": "user" if users else "record",
+        "count": len(rows),
+        "items": "users" if users else "rows",
+        "rows": toml_value(rows),
+    }
 
 
 def plan(folder: Folder, as_json: AsJson = False) -> None:
@@ -118,6 +179,9 @@ def plan(folder: Folder, as_json: AsJson = False) -> None:
     from hushpoint.federated.terms import plan_digest, planned, spent, units
 
     federation = Federation(folder)
+    if federation.is_secure:
+        _tell_covenant(federation, as_json)
+        return
     made, seed = federation.write_plan(), federation.seed
     promises = [spent(made, planned(made), unit=unit, seed=seed) for unit in units(made)]
     if as_json:
@@ -127,6 +191,64 @@ def plan(folder: Folder, as_json: AsJson = False) -> None:
     typer.echo(f"Plan {plan_digest(made)}: {made.method}, {made.steps} rounds, {made.operator.blocks} sites.")
     for promise in promises:
         typer.echo(f"- {promise}")
+
+
+def _tell_covenant(federation: Any, as_json: bool) -> None:
+    from hushpoint.federated.secure.folder import SecureFederation, words_of
+
+    covenant = SecureFederation(federation).write()
+    if as_json:
+        typer.echo(json.dumps({"fingerprint": covenant.fingerprint, "covenant": json.loads(covenant.to_json())}))
+        return
+    typer.echo(words_of(covenant))
+    typer.echo(
+        "Hand covenant.json to every site. Its people compare the fingerprint with the others', by telephone or by\n"
+        "any way that this server has no hand in, and accept it: hushpoint federated accept SITE_DIR "
+        "--fingerprint '...'"
+    )
+
+
+def admit(
+    folder: Folder,
+    requests: Annotated[list[Path], typer.Argument(metavar="REQUEST...", help="The request.json of a site, or more.")],
+) -> None:
+    """At the server: take the public keys that sites have sent.
+
+    Example: hushpoint federated admit hospitals from-site-0.json from-site-1.json
+    """
+    from hushpoint.federated.folder import Federation
+    from hushpoint.federated.secure.folder import SecureFederation
+
+    secure = SecureFederation(Federation(folder))
+    for request in requests:
+        typer.echo(f"Admitted the keys of site {secure.admit(request)}.")
+    missing = secure.missing()
+    typer.echo(
+        f"Still missing: site {', '.join(map(str, missing))}."
+        if missing
+        else f"All keys are here. Next: hushpoint federated plan {folder}"
+    )
+
+
+def accept(
+    folder: SiteFolder,
+    fingerprint: Annotated[
+        str | None, typer.Option(help="The fingerprint, once it was compared with the other sites.")
+    ] = None,
+) -> None:
+    """At a site: say what the covenant promises and asks, and accept it with its fingerprint.
+
+    Example: hushpoint federated accept hospitals/sites/03 --fingerprint "41d0 77aa ..."
+    """
+    from hushpoint.federated.folder import Site
+    from hushpoint.federated.secure.folder import SecureSiteFolder, words_of
+
+    covenant = SecureSiteFolder(Site(folder)).accept(fingerprint)
+    typer.echo(words_of(covenant))
+    if fingerprint is None:
+        typer.echo("Not accepted yet: compare the fingerprint with the other sites, then give it with --fingerprint.")
+    else:
+        typer.echo(f"Accepted. Next: hushpoint federated site {folder}")
 
 
 def keys(
@@ -143,13 +265,19 @@ def keys(
 
     Example: hushpoint federated keys hospitals --host federation.example.org
     """
-    from hushpoint.federated.folder import Federation, make_site_key
+    from hushpoint.federated.folder import Federation, Site, make_site_key
+    from hushpoint.federated.secure.folder import SecureSiteFolder
 
     if own:
-        make_site_key(folder)
-        typer.echo(
-            f"Wrote {folder / 'site.key'}. Send {folder / 'site.pub'} to whoever runs the server: it goes to roster/."
-        )
+        if (folder / "plan.json").exists():
+            make_site_key(folder)
+            typer.echo(
+                f"Wrote {folder / 'site.key'}. Send {folder / 'site.pub'} to whoever runs the server: it goes to "
+                "roster/."
+            )
+            return
+        request = SecureSiteFolder(Site(folder)).make_keys()
+        typer.echo(f"Wrote keys that stay in {folder}. Send {request} to whoever runs the server.")
         return
     made = Federation(folder).make_keys(host or [], days)
     typer.echo(f"Made: {', '.join(made)}." if made else "Nothing was missing.")
@@ -181,8 +309,13 @@ def site(
     Example: hushpoint federated site hospitals/sites/03
     """
     from hushpoint.federated.folder import Site
+    from hushpoint.federated.secure.folder import is_secure
 
     here = Site(folder)
+    if stock and is_secure(folder):
+        raise ValueError(
+            "stock is given: a program that the server sends could read the secrets of secure sums. Drop it."
+        )
     if stock:
         from hushpoint.federated.launch import become_supernode
 
@@ -250,9 +383,13 @@ def status(folder: SiteFolder, as_json: AsJson = False) -> None:
     """
     from hushpoint.federated.disk import Damaged
     from hushpoint.federated.folder import Site
+    from hushpoint.federated.secure.folder import is_secure
     from hushpoint.federated.terms import plan_digest, spent, trust, units
 
     here = Site(folder)
+    if is_secure(folder):
+        _secure_status(here, as_json)
+        return
     agreed, number = here.plan(), here.number
     name = plan_digest(agreed)
     try:
@@ -284,6 +421,28 @@ def status(folder: SiteFolder, as_json: AsJson = False) -> None:
         typer.echo(
             "The noise of this method is the server's, and so is the statement of what is spent: ask for run.json."
         )
+
+
+def _secure_status(here: Any, as_json: bool) -> None:
+    from hushpoint.federated.disk import Damaged
+    from hushpoint.federated.secure.folder import SecureSiteFolder
+    from hushpoint.federated.secure.spending import claimed
+
+    covenant = SecureSiteFolder(here).covenant()
+    try:
+        ledger = here.store().ledger()
+    except Damaged:
+        raise ValueError(f"the ledger in {str(here.folder)!r} is lost or damaged. Restore it from a copy.") from None
+    entries = ledger.of(covenant.run)
+    said = claimed(entries, covenant).guarantee(covenant.budget.delta)
+    if as_json:
+        record = {"site": here.number, "run": covenant.name, "rounds": len(entries), "spent": [said.to_dict()]}
+        typer.echo(json.dumps({**record, "in_all_runs": ledger.before + len(ledger.entries)}, indent=2))
+        return
+    typer.echo(
+        f"Site {here.number} took part in {len(entries)} rounds of run {covenant.name}, in "
+        f"{ledger.before + len(ledger.entries)} in all.\n- {said}"
+    )
 
 
 def readmit(

@@ -5,6 +5,7 @@ releases. Both take and give bytes, so that whatever carries them (a loop, Flowe
 cannot change what is computed or counted.
 """
 
+from hushpoint.federated import secure
 from hushpoint.federated.client import Client, Window, site_rows
 from hushpoint.federated.in_process import FederatedResult, run_in_process
 from hushpoint.federated.ledger import Ledger, MemoryStore, Participation, SiteStore
@@ -32,6 +33,7 @@ __all__ = [
     "encode",
     "plan_digest",
     "run_in_process",
+    "secure",
     "site_rows",
     "spent",
 ]

@@ -8,25 +8,39 @@ from functools import lru_cache, partial
 from pathlib import Path
 from typing import Any
 
+from hushpoint.federated.client import Client
 from hushpoint.federated.flower import Answer, Rounds, client_app, hello_reply, is_hello, server_app
 from hushpoint.federated.folder import Federation, Site
 from hushpoint.federated.ledger import SiteStore
 from hushpoint.federated.note import SUPERLINK, leave_note
 from hushpoint.federated.processes import end_with
 from hushpoint.federated.record import ServerStore
-from hushpoint.federated.server import Server
+from hushpoint.federated.secure.folder import SecureFederation, SecureSiteFolder, is_secure
+from hushpoint.federated.secure.outcome import write_model
+from hushpoint.federated.secure.record import SecureServerStore
+from hushpoint.federated.secure.server import SecureServer
+from hushpoint.federated.secure.site import SecureSite
+from hushpoint.federated.server import RoundRecord, Server
 from hushpoint.federated.table import headline, line_of
 from hushpoint.federated.terms import plan_digest
+
+_FAREWELL = 15.0  # seconds in which sites may take the model; later ones ask whoever has it
 
 
 def site_answer(site: Site, *, signed: bool = True, store: SiteStore | None = None) -> Answer:
     """What a site answers to any bytes: who it is, or what its client says."""
-    client = site.client(signed=signed, store=store)
-    key, run = site.own_key() if signed else None, plan_digest(client.plan)
+    client: Client | SecureSite
+    if is_secure(site.folder):
+        client, signed = SecureSiteFolder(site).secure_site(store=store), True
+        run, number = client.covenant.name, client.number
+    else:
+        client = site.client(signed=signed, store=store)
+        run, number = plan_digest(client.plan), client.site
+    key = site.own_key() if signed else None
 
     def answer(payload: bytes) -> bytes:
         if is_hello(payload):
-            return hello_reply(payload, client.site, run, key)
+            return hello_reply(payload, number, run, key)
         return client.answer(payload)
 
     return answer
@@ -34,6 +48,8 @@ def site_answer(site: Site, *, signed: bool = True, store: SiteStore | None = No
 
 def conduct(federation: Federation, grid: Any, *, place: Path, signed: bool, tell: Callable[[str], None]) -> str:
     """Run a federation over a grid of Flower, or go on with it; how it ended."""
+    if federation.is_secure:
+        return conduct_secure(SecureFederation(federation), grid, place=place, tell=tell)
     plan = federation.plan()
     sites = federation.site_keys(plan.operator.blocks) if signed else None
     own = federation.own_key() if signed else None
@@ -43,6 +59,28 @@ def conduct(federation: Federation, grid: Any, *, place: Path, signed: bool, tel
         tell(headline())
         outcome = Rounds(server, grid, federation.pace(), sites).conduct(lambda record: tell(line_of(vars(record))))
         store.tell(server)
+    finally:
+        store.close()
+    return outcome
+
+
+def conduct_secure(federation: SecureFederation, grid: Any, *, place: Path, tell: Callable[[str], None]) -> str:
+    """The same with secure sums; at the end every site is handed the model."""
+    covenant, keys, store = federation.covenant(), federation.site_keys(), SecureServerStore(place)
+    try:
+        server = SecureServer(covenant, store, own_key=federation.base.own_key(), site_keys=keys)
+        tell(headline())
+        rounds = Rounds(server, grid, federation.base.pace(), keys)
+
+        def told(record: RoundRecord) -> None:
+            store.tell(server, "running")
+            tell(line_of(vars(record)))
+
+        outcome = rounds.conduct(told)
+        model = write_model(server, federation.learner(covenant), place / "model.json")
+        store.tell(server, outcome)
+        if server.finished:
+            rounds.part(server.farewell(model), _FAREWELL)
     finally:
         store.close()
     return outcome

@@ -223,7 +223,9 @@ class Conducted(Protocol):
 class Rounds:
     """The rounds of a run over Flower's grid: open, push, poll, close, and again where a quorum is missing."""
 
-    def __init__(self, server: Conducted, grid: Grid, pace: Pace, keys: Sequence[EllipticCurvePublicKey] | None) -> None:
+    def __init__(
+        self, server: Conducted, grid: Grid, pace: Pace, keys: Sequence[EllipticCurvePublicKey] | None
+    ) -> None:
         self.server, self.grid, self.pace = server, grid, pace
         self.directory = Directory(grid, server.run, server.sites, keys)
         self._open: dict[str, int] = {}  # messages without a reply, and whom they went to

@@ -45,7 +45,8 @@ _ADDRESS = "127.0.0.1:9092"
 # --- reading settings
 
 
-def _settings(path: Path) -> dict[str, Any]:
+def toml_settings(path: Path) -> dict[str, Any]:
+    """What a TOML file says."""
     try:
         return tomllib.loads(path.read_text(encoding="utf-8"))
     except OSError as error:
@@ -56,21 +57,23 @@ def _settings(path: Path) -> dict[str, Any]:
         raise ValueError(f"{str(path)!r} is no valid TOML: {error}.") from None
 
 
-def _only(table: Mapping[str, Any], where: str, known: tuple[str, ...]) -> None:
+def only(table: Mapping[str, Any], where: str, known: tuple[str, ...]) -> None:
+    """Refuse settings that are not known in a place."""
     unknown = [name for name in table if name not in known]
     if unknown:
         raise ValueError(f"{where} has {', '.join(map(repr, unknown))}. It takes: {', '.join(known)}.")
 
 
-def _table(settings: Mapping[str, Any], name: str) -> dict[str, Any]:
+def table(settings: Mapping[str, Any], name: str) -> dict[str, Any]:
+    """One table of the settings, empty if there is none."""
     found = settings.get(name, {})
     return require_kind(name, found, dict, remedy=f"Write [{name}] and its settings under it.")
 
 
 def _seed(settings: Mapping[str, Any]) -> int | None:
     """The seed of a test; everyone must name it in their own file, and guarantees then say that it is no release."""
-    testing = _table(settings, "testing")
-    _only(testing, "[testing]", ("seed",))
+    testing = table(settings, "testing")
+    only(testing, "[testing]", ("seed",))
     return None if "seed" not in testing else require_count("seed", testing["seed"], least=0)
 
 
@@ -110,7 +113,7 @@ class Shape:
     @staticmethod
     def read(path: Path) -> Shape:
         """From ``schema.toml``: the schema of a table, or ``features = N`` for NumPy data."""
-        settings = _settings(path)
+        settings = toml_settings(path)
         if set(settings) == {"features"}:
             return Shape(arrays=require_count("features", settings["features"]))
         try:
@@ -125,6 +128,17 @@ class Shape:
     def features(self) -> int:
         """Length of an encoded row."""
         return self.arrays if self.schema is None else len(self._encoder().get_feature_names_out())
+
+    def to_dict(self) -> dict[str, Any]:
+        """The shape as JSON can hold it: a schema, or the number of features."""
+        return {"features": self.arrays} if self.schema is None else self.schema.to_dict()
+
+    @staticmethod
+    def from_dict(record: Mapping[str, Any]) -> Shape:
+        """What ``to_dict`` gave."""
+        if set(record) == {"features"}:
+            return Shape(arrays=record["features"])
+        return Shape(Schema.from_dict(dict(record)))
 
     @property
     def names(self) -> list[str]:
@@ -191,10 +205,10 @@ class Shape:
 
 def make_plan(federation: Mapping[str, Any], shape: Shape) -> Plan:
     """The plan that ``federation.toml`` and ``schema.toml`` describe."""
-    _only(federation, "federation.toml", ("model", "method", "budget", "sites", "testing"))
-    model, method, sites = (dict(_table(federation, name)) for name in ("model", "method", "sites"))
-    _only(model, "[model]", ("loss", "regularizer", "row_norm", "clip", "fit_intercept", "weights"))
-    _only(sites, "[sites]", ("count", "rows"))
+    only(federation, "federation.toml", ("model", "method", "budget", "sites", "testing", "secure"))
+    model, method, sites = (dict(table(federation, name)) for name in ("model", "method", "sites"))
+    only(model, "[model]", ("loss", "regularizer", "row_norm", "clip", "fit_intercept", "weights"))
+    only(sites, "[sites]", ("count", "rows"))
     rows = sites.get("rows")
     if rows is None and "count" not in sites:
         raise ValueError(
@@ -222,7 +236,7 @@ def make_plan(federation: Mapping[str, Any], shape: Shape) -> Plan:
     name = method.pop("name", None)
     require_choice("name in [method]", name, _METHODS)
     if "budget" in federation:
-        method["budget"] = _budget(_table(federation, "budget"), "[budget]")
+        method["budget"] = _budget(table(federation, "budget"), "[budget]")
     try:
         plan: Plan = getattr(methods, name)(problem, **method)
     except TypeError as error:
@@ -236,18 +250,31 @@ def _regularizer(record: Any) -> Regularizer | None:
     require_kind("regularizer", record, dict, remedy="Write for example regularizer = {l2 = 0.01}.")
     if "name" in record:
         return Regularizer.from_dict(record)
-    _only(record, "regularizer", ("l1", "l2"))
+    only(record, "regularizer", ("l1", "l2"))
     l1, l2 = (require_positive(name, record[name]) if name in record else 0.0 for name in ("l1", "l2"))
     if l1 and l2:
         return regularizers.ElasticNet(l1, l2)
     return regularizers.L1(l1) if l1 else regularizers.L2(l2) if l2 else None
 
 
+def toml_budget(settings: Mapping[str, Any]) -> Budget:
+    """The budget in ``[budget]``."""
+    return _budget(table(settings, "budget"), "[budget]")
+
+
 def _budget(table: Mapping[str, Any], where: str) -> Budget:
-    _only(table, where, ("epsilon", "delta", "view", "adjacency", "unit"))
+    only(table, where, ("epsilon", "delta", "view", "adjacency", "unit"))
     if not {"epsilon", "delta"} <= set(table):
         raise ValueError(f"{where} needs epsilon and delta.")
     return Budget(**table)
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """How a run ended: "finished", "spent", "stalled", "refused" with the reason, or "died" where nothing was said."""
+
+    name: str
+    words: str = ""
 
 
 # --- the folder of whoever runs the server
@@ -281,11 +308,29 @@ class Federation:
 
     def settings(self) -> dict[str, Any]:
         """``federation.toml``."""
-        return _settings(self.folder / "federation.toml")
+        return toml_settings(self.folder / "federation.toml")
 
     def shape(self) -> Shape:
         """``schema.toml``."""
         return Shape.read(self.folder / "schema.toml")
+
+    @property
+    def is_secure(self) -> bool:
+        """Whether messages are summed without anybody seeing them: sites then make their own keys."""
+        return "secure" in self.settings()
+
+    @property
+    def count(self) -> int:
+        """How many sites there are."""
+        sites = table(self.settings(), "sites")
+        for name in ("rows", "users"):
+            if name in sites:
+                return len(sites[name])
+        if "count" not in sites:
+            raise ValueError(
+                "[sites] has neither rows nor count. Write rows = [120, 80, 100], the public size of each site."
+            )
+        return require_count("count in [sites]", sites["count"])
 
     @property
     def seed(self) -> int | None:
@@ -302,11 +347,11 @@ class Federation:
                 "run away: what was spent stays counted in the ledgers of the sites."
             )
         _write(self.folder / "plan.json", plan.to_json() + "\n")
-        _write(self.folder / "plan.made", self._agreement() + "\n")
+        _write(self.folder / "plan.made", self.agreement_digest() + "\n")
         for site in range(plan.operator.blocks):
             folder = self.site(site, plan.operator.blocks)
             if not folder.exists():
-                self._new_site(site, folder)
+                self.new_site(site, folder)
             _write(folder / "plan.json", plan.to_json() + "\n")
             _write(folder / "schema.toml", (self.folder / "schema.toml").read_text(encoding="utf-8"))
         return plan
@@ -317,16 +362,16 @@ class Federation:
         plan = _read_plan(self.folder / "plan.json")
         made = self.folder / "plan.made"
         # The files are compared, not plans made of them: another machine may calibrate to another last digit.
-        if not made.is_file() or made.read_text(encoding="ascii").strip() != self._agreement():
+        if not made.is_file() or made.read_text(encoding="ascii").strip() != self.agreement_digest():
             raise ValueError(
                 "federation.toml or schema.toml has changed since plan.json was made. Undo that, or make it anew: "
                 f"hushpoint federated plan {self.folder}"
             )
         return plan
 
-    def _agreement(self) -> str:
+    def agreement_digest(self) -> str:
         """What ``federation.toml`` and ``schema.toml`` say, whatever their comments and layout."""
-        said = [self.settings(), _settings(self.folder / "schema.toml")]
+        said = [self.settings(), toml_settings(self.folder / "schema.toml")]
         return hashlib.sha256(json.dumps(said, sort_keys=True).encode()).hexdigest()
 
     def site(self, site: int, count: int) -> Path:
@@ -337,7 +382,7 @@ class Federation:
         """The public key of a site."""
         return self.folder / "roster" / f"{_number(site, count)}.pub"
 
-    def _new_site(self, site: int, folder: Path) -> None:
+    def new_site(self, site: int, folder: Path) -> None:
         """A folder for a site, with the ledger that is made once."""
         SiteStore.create(folder)
         seed = self.seed
@@ -360,9 +405,9 @@ class Federation:
 
     def server(self) -> dict[str, Any]:
         """``server.toml``."""
-        settings = _settings(self.folder / "server.toml")
+        settings = toml_settings(self.folder / "server.toml")
         known = ("address", "quorum", *_WAITS, "retries", "validation", "delta", "plugins")
-        _only(settings, "server.toml", known)
+        only(settings, "server.toml", known)
         return settings
 
     @property
@@ -416,7 +461,7 @@ class Federation:
         """Whatever keys are missing, the server's and those of sites whose folders are here. Names what was made."""
         from hushpoint.federated import keys
 
-        count, made = self.plan().operator.blocks, []
+        count, made = self.count, []
         if not (self.keys / "server.crt").exists():
             host = self.address.rpartition(":")[0].strip("[]")
             names = dict.fromkeys([*hosts, *([] if host in ("0.0.0.0", "::") else [host]), "127.0.0.1", "localhost"])
@@ -429,7 +474,7 @@ class Federation:
             made.append("signing key of the server")
         for site in range(count):
             folder = self.site(site, count)
-            if not self.roster(site, count).exists():
+            if not self.is_secure and not self.roster(site, count).exists():
                 keys.save_public(self.roster(site, count), make_site_key(folder).public_key())
                 made.append(f"key of site {site}")
             if folder.exists():
@@ -460,8 +505,8 @@ class Site:
 
     def settings(self) -> dict[str, Any]:
         """``site.toml``."""
-        settings = _settings(self.folder / "site.toml")
-        _only(settings, "site.toml", ("site", "superlink", "data", "window", "plugins", "limit", "testing"))
+        settings = toml_settings(self.folder / "site.toml")
+        only(settings, "site.toml", ("site", "superlink", "data", "window", "plugins", "limit", "testing"))
         return settings
 
     @property
@@ -478,7 +523,7 @@ class Site:
     def limit(self) -> Budget | None:
         """What the site will spend in all."""
         settings = self.settings()
-        return _budget(_table(settings, "limit"), "[limit]") if "limit" in settings else None
+        return _budget(table(settings, "limit"), "[limit]") if "limit" in settings else None
 
     @property
     def seed(self) -> int | None:

@@ -44,7 +44,12 @@ def save_private(path: Path, key: ec.EllipticCurvePrivateKey, *, pem: bool = Fal
 
 def save_public(path: Path, key: ec.EllipticCurvePublicKey) -> None:
     """Write a public key in the format of OpenSSH, which Flower reads."""
-    _write(path, key.public_bytes(Encoding.OpenSSH, PublicFormat.OpenSSH) + b"\n")
+    _write(path, public_text(key).encode())
+
+
+def public_text(key: ec.EllipticCurvePublicKey) -> str:
+    """A public key as ``save_public`` writes it."""
+    return key.public_bytes(Encoding.OpenSSH, PublicFormat.OpenSSH).decode() + "\n"
 
 
 def load_private(path: Path) -> ec.EllipticCurvePrivateKey:

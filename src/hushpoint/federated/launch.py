@@ -12,16 +12,16 @@ import sys
 import threading
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from hushpoint.federated.disk import read_lines
-from hushpoint.federated.folder import Federation, Site
+from hushpoint.federated.folder import Federation, Outcome, Site
 from hushpoint.federated.in_process import run_in_process, site_store
 from hushpoint.federated.note import SUPERLINK, Note, note_path, read_note
+from hushpoint.federated.secure.rehearsal import rehearsal, rehearse
 from hushpoint.problem import Problem
 from hushpoint.rows import ArrayRows, Rows
 
@@ -54,14 +54,6 @@ clientapp = "app:client"
 folder = ""
 ticket = ""
 """
-
-
-@dataclass(frozen=True)
-class Outcome:
-    """How a run ended: "finished", "spent", "stalled", "refused" with the reason, or "died" where nothing was said."""
-
-    name: str
-    words: str = ""
 
 
 def write_app(federation: Federation) -> None:
@@ -147,9 +139,10 @@ def _is_own_host(scope: Any) -> bool:
 def _prepare(federation: Federation) -> None:
     from hushpoint.federated.keys import load_private
 
-    plan = federation.plan()
+    if not federation.is_secure:
+        federation.plan()
     load_private(federation.keys / "signing.key")
-    federation.site_keys(plan.operator.blocks)
+    federation.site_keys(federation.count)
     federation.flower.mkdir(parents=True, exist_ok=True)
     write_app(federation)
     _write_connection(federation)
@@ -284,6 +277,8 @@ def _outcome(note: Note | None, log: Path) -> Outcome:
 
 def simulate(federation: Federation, place: Path, tell: Callable[[str], None]) -> Outcome:
     """Run all sites on this machine with Flower's simulation engine, unsigned, and with ledgers of their own."""
+    if federation.is_secure:
+        federation = rehearsal(federation, place)
     # Ray listens on all interfaces and cannot be kept from it: a secret keeps others out.
     os.environ.update(environment(place / "flower"))
     os.environ.update({"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": secrets.token_hex(32)})
@@ -297,7 +292,7 @@ def simulate(federation: Federation, place: Path, tell: Callable[[str], None]) -
     except ImportError:
         raise ValueError("the simulation needs ray. Install it with: pip install 'hushpoint[federated]'") from None
 
-    count = federation.plan().operator.blocks
+    count = federation.count
     folders = [str(federation.site(site, count).resolve()) for site in range(count)]
     stores = [str(site_store(place, site).directory.resolve()) for site in range(count)]
     outcomes: list[Outcome] = []
@@ -333,6 +328,8 @@ def simulate(federation: Federation, place: Path, tell: Callable[[str], None]) -
 
 def simulate_in_process(federation: Federation, place: Path, tell: Callable[[dict[str, Any]], None]) -> Outcome:
     """Run all sites in this process, without Flower."""
+    if federation.is_secure:
+        return rehearse(rehearsal(federation, place), place, tell)
     plan = federation.plan()
     assert plan.facts is not None
     count = plan.operator.blocks

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from hushpoint import cells
 from hushpoint._types import Array
-from hushpoint.privacy.guarantee import Budget
+from hushpoint.privacy.guarantee import Budget, Guarantee
 from hushpoint.schema import LEAVE_OUT, ONLY_IF_PUBLIC, Boolean, Category, Number, Schema, load_schema
 from hushpoint.tables.budget import settled_delta
 from hushpoint.tables.model_file import ADDITIVE, ESTIMATORS, Deviations, TableModel, estimator_class
@@ -95,7 +95,7 @@ def fit_model(
     elif row_norm is None:
         row_norm = encoder.typical_row_norm_
     encoder.set_params(row_norm=row_norm, sparse_output=_mostly_zeros(encoder)).fit()
-    X, y, users = _matrices(data, learned, encoder)
+    X, y, users = matrices(data, learned, encoder)
     items = _items(y, users)
     delta = settled_delta(delta, items, _unit(known))
     design = None
@@ -105,12 +105,19 @@ def fit_model(
     estimator._design = design
     estimator.fit(X, y, groups=users)
     guarantee = estimator.guarantee_ if ranges is None else together(ranges, estimator.guarantee_, epsilon)
+    return table_model(kind, learned, encoder, estimator, guarantee, items, list(known.to_learn))
+
+
+def table_model(
+    kind: str, schema: Schema, encoder: Any, estimator: Any, guarantee: Guarantee, items: int, to_learn: list[str]
+) -> TableModel:
+    """What a fitted estimator, an encoder and a schema make together; ``items`` is the public n."""
     return TableModel(
         kind,
-        learned,
+        schema,
         np.asarray(estimator.coef_, dtype=np.float64),
         estimator.intercept_,
-        tuple(map(str, estimator.classes_)) if learned.task == "classification" else None,
+        tuple(map(str, estimator.classes_)) if schema.task == "classification" else None,
         guarantee,
         {
             "scale": encoder.scale,
@@ -119,15 +126,28 @@ def fit_model(
         },
         {
             # With users the number of rows is private: it moves with what one of them contributes.
-            "rows": items if users is None else None,
-            "users": None if users is None else items,
+            "rows": items if schema.groups is None else None,
+            "users": None if schema.groups is None else items,
             "steps": np.asarray(estimator.n_iter_).max().item(),
-            "learned_ranges": list(known.to_learn),
+            "learned_ranges": to_learn,
             "parameters": {name: _plain(value) for name, value in estimator.get_params(deep=False).items()},
             "plan": {name: _plain(value) for name, value in asdict(estimator.parameters_).items()},
         },
         _deviations(estimator, encoder if kind == ADDITIVE else None),
     )
+
+
+def linear_model(
+    schema: Schema, kind: str, epsilon: float, delta: float, row_norm: float | None, options: dict[str, Any]
+) -> tuple[Any, Any]:
+    """The encoder of a schema and the estimator of a linear model on what it gives, from what is declared alone."""
+    from hushpoint.preprocessing import TableEncoder
+
+    _refuse_shapes(kind, schema)
+    encoder = TableEncoder(schema, row_norm=row_norm).fit()
+    row_norm = encoder.typical_row_norm_ if row_norm is None else row_norm
+    encoder.set_params(row_norm=row_norm, sparse_output=_mostly_zeros(encoder)).fit()
+    return encoder, _estimator(kind, schema, epsilon, delta, row_norm, None, options)
 
 
 def _deviations(estimator: Any, encoder: Any) -> Deviations | None:
@@ -209,7 +229,7 @@ def _unit(schema: Schema) -> str:
     return "record" if schema.groups is None else "user"
 
 
-def _matrices(data: Any, schema: Schema, encoder: Any) -> tuple[Any, NDArray[Any], NDArray[Any] | None]:
+def matrices(data: Any, schema: Schema, encoder: Any) -> tuple[Any, NDArray[Any], NDArray[Any] | None]:
     """Features, targets and users, part by part."""
     parts, users = _gathered(data, schema, lambda chunk: (encoder.transform(chunk), declared_targets(schema, chunk)))
     features, targets = zip(*parts, strict=True)

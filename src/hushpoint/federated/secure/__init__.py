@@ -13,18 +13,18 @@ from hushpoint._on_demand import on_demand
 
 if TYPE_CHECKING:
     from hushpoint.federated.secure.covenant import Covenant
-    from hushpoint.federated.secure.in_process import SecureResult, run_secure
+    from hushpoint.federated.secure.in_process import SecureResult, fit_across, run_secure
     from hushpoint.federated.secure.server import SecureServer
     from hushpoint.federated.secure.site import SecureSite
 
-__all__ = ["Covenant", "SecureResult", "SecureServer", "SecureSite", "run_secure"]
+__all__ = ["Covenant", "SecureResult", "SecureServer", "SecureSite", "fit_across", "run_secure"]
 
 __getattr__, __dir__ = on_demand(
     __name__,
     __all__,
     {
         "hushpoint.federated.secure.covenant": ["Covenant"],
-        "hushpoint.federated.secure.in_process": ["SecureResult", "run_secure"],
+        "hushpoint.federated.secure.in_process": ["SecureResult", "fit_across", "run_secure"],
         "hushpoint.federated.secure.server": ["SecureServer"],
         "hushpoint.federated.secure.site": ["SecureSite"],
     },

@@ -85,6 +85,11 @@ class Covenant:
         return hashlib.sha256(self.to_json().encode()).digest()
 
     @property
+    def name(self) -> str:
+        """A short one, by which a node says what it agreed to."""
+        return self.digest.hex()[:32]
+
+    @property
     def fingerprint(self) -> str:
         """What people compare by telephone before they accept it; it covers the sites' keys."""
         told = self.digest.hex()[:40]

@@ -3,21 +3,28 @@
 from __future__ import annotations
 
 import os
+import secrets
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
+from hushpoint.estimators.base import PrivateLinear
+from hushpoint.estimators.declared import finished, rows_of
 from hushpoint.estimators.training import Found
 from hushpoint.federated.in_process import site_store
-from hushpoint.federated.secure.covenant import Covenant
+from hushpoint.federated.secure.covenant import ROUNDS, SPARE, Covenant, estimator_covenant
 from hushpoint.federated.secure.record import SecureServerStore
+from hushpoint.federated.secure.run import run_to_end
 from hushpoint.federated.secure.server import SecureServer
 from hushpoint.federated.secure.site import SecureSite, SiteData
 from hushpoint.federated.secure.store import InMemory, SecureStore
+from hushpoint.federated.secure.trainings import EstimatorTraining
 from hushpoint.federated.server import RoundRecord
 from hushpoint.noise import source_for
-from hushpoint.privacy.guarantee import Guarantee
+from hushpoint.privacy.guarantee import Budget, Guarantee, Unit
 from hushpoint.secure.agreement import Agreement, Roster
 from hushpoint.secure.primitives import signing_public
 
@@ -75,23 +82,76 @@ def run_secure(
         SecureSite(covenant, site, data[site], stores[site], keys[site], seed=None if seed is None else seed + site)
         for site in range(covenant.sites)
     ]
-    records = []
-    while not server.finished:
-        waiting = server.open_round(range(covenant.sites))
-        while waiting:
-            replies = {site: sites[site].answer(request) for site, request in waiting.items()}
-            verdicts = {site: server.receive(site, reply) for site, reply in replies.items()}
-            waiting = {site: verdict.again for site, verdict in verdicts.items() if verdict.again is not None}
-        if not server.has_quorum:
-            reasons = sorted({*server.record.declined.values(), *server.record.refused.values()})
-            raise ValueError(f"too few sites have answered: {', '.join(reasons)}.")
-        record = server.close_round()
-        if record is not None:
-            records.append(record)
-            if callback is not None:
-                callback(record)
+    records: list[RoundRecord] = []
+
+    def told(record: RoundRecord) -> None:
+        records.append(record)
+        if callback is not None:
+            callback(record)
+
+    run_to_end(server, sites, told)
     for site, request in server.farewell(b"").items():
         sites[site].answer(request)
     server.store.close()
     words = source_for(seed).describe() if seed is not None else "noise drawn by each site itself"
     return SecureResult(server.found, replace(server.guarantee(), source=words), records, server, sites)
+
+
+def fit_across(
+    estimator: PrivateLinear,
+    sites: Sequence[Sequence[Any]],
+    *,
+    colluders: int = 1,
+    survivors: int | None = None,
+    rounds: int = ROUNDS,
+    spare: int = SPARE,
+    directory: str | Path | None = None,
+    callback: Callable[[RoundRecord], Any] | None = None,
+) -> Any:
+    """Fit an estimator on rows that are at several sites, by secure sums, all of them in this process.
+
+    Guarantee: what is seen of one record, or user, by the server and so many colluding sites, within the estimator's
+    epsilon and delta, for sites that run apart as these do together (docs/privacy.md, section 12).
+
+    Parameters
+    ----------
+    estimator : PrivateLinear
+        Any private linear model with its ``row_norm``, ``delta``, and ``classes`` or ``target_range`` declared.
+    sites : sequence of (X, y) or (X, y, groups)
+        The rows of each site. With groups the unit is the user, and all rows of a user are at one site.
+    colluders : int
+        How many of the sites may be in league with the server.
+    survivors : int, optional
+        The fewest sites that a round goes on with. Default: all.
+    rounds : int
+        In how many rounds, for each model of a class.
+    spare : int
+        For how many failed rounds of average cost room is kept.
+    directory, callback
+        As in ``run_secure``.
+
+    Returns
+    -------
+    estimator
+        The same one, fitted.
+    """
+    with_groups = [len(site) == 3 for site in sites]
+    if len(set(with_groups)) != 1 or not all(len(site) in (2, 3) for site in sites):
+        raise ValueError("sites has entries of different kinds. Pass (X, y) for each site, or (X, y, groups) for each.")
+    unit: Unit = "user" if with_groups[0] else "record"
+    parts = [(site[0], np.asarray(site[1]), np.asarray(site[2]) if len(site) == 3 else None) for site in sites]
+    items = [len(y) if groups is None else len(np.unique(groups)) for _, y, groups in parts]
+    agreement, keys = agreement_of(len(sites), secrets.token_hex(16), survivors=survivors, colluders=colluders)
+    estimator._check_parameters()
+    estimator._check_declared()
+    budget = Budget(estimator.epsilon, float(estimator.delta))  # type: ignore[arg-type]
+    covenant = estimator_covenant(
+        agreement, estimator, np.shape(parts[0][0])[1], items, budget, unit=unit, rounds=rounds, spare=spare
+    )
+    training = covenant.training
+    assert isinstance(training, EstimatorTraining)
+    held = [SiteData(*rows_of(estimator, training.declared, *part)) for part in parts]
+    result = run_secure(covenant, held, keys, directory=directory, callback=callback)
+    if result.found is None:
+        raise RuntimeError("the budget was used up before there was a model. Agree on more spare rounds.")
+    return finished(estimator, training.declared, result.found, result.guarantee, len(result.rounds))

@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from hushpoint._files import save_arrays
+from hushpoint._files import save_arrays, write_json
 from hushpoint.federated.disk import Damaged, append_line, held, load_arrays
 from hushpoint.federated.secure.covenant import Covenant
 
 if TYPE_CHECKING:
-    from hushpoint.federated.secure.server import SecureState
+    from hushpoint.federated.secure.server import SecureServer, SecureState
 
 _STATE, _LOG, _AGREED = "server.npz", "rounds.jsonl", "covenant.json"
 
@@ -81,6 +81,12 @@ class SecureServerStore:
         """One more line of the log."""
         append_line(self.directory / _LOG, record)
 
+    def tell(self, server: SecureServer, status: str) -> None:
+        """Write what the run is and where it stands, for people and for ``hushpoint report``."""
+        from hushpoint.federated.secure.outcome import run_record
+
+        write_json(self.directory / "run.json", run_record(server, status))
+
 
 class _InMemory(SecureServerStore):
     def __init__(self) -> None:
@@ -100,6 +106,9 @@ class _InMemory(SecureServerStore):
 
     def log(self, record: Mapping[str, Any]) -> None:
         self.records.append(dict(record))
+
+    def tell(self, server: SecureServer, status: str) -> None:
+        pass
 
 
 def _bytes(data: bytes) -> Any:

@@ -77,7 +77,7 @@ class SecureServer:
         site_keys: Sequence[EllipticCurvePublicKey] | None = None,
     ) -> None:
         self.covenant, self.store = covenant, store
-        self.run, self.sites = covenant.digest.hex()[:32], covenant.sites
+        self.run, self.sites = covenant.name, covenant.sites
         self._own_key, self._site_keys = own_key, site_keys
         store.open(covenant)
         found = store.load()

@@ -1,0 +1,128 @@
+"""The model that a federation with secure sums trains: from what all agreed on to an estimator, and back to a model."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from hushpoint._files import write_json
+from hushpoint.estimators.base import PrivateLinear
+from hushpoint.estimators.declared import finished, rows_of
+from hushpoint.estimators.training import Found
+from hushpoint.federated.secure.covenant import Covenant
+from hushpoint.federated.secure.site import SiteData
+from hushpoint.federated.secure.trainings import EstimatorTraining
+from hushpoint.privacy.guarantee import Budget, Guarantee
+from hushpoint.schema import Schema
+from hushpoint.tables.model_file import ESTIMATORS, TableModel, estimator_class
+
+KINDS = ("logistic", "svc", "linear", "lasso", "huber")
+UNITS = ("record", "user", "site")
+
+
+@dataclass(frozen=True)
+class Learner:
+    """An estimator as all parties make it of the agreement, with the encoder of its tables if there are tables.
+
+    Parameters
+    ----------
+    kind : {"logistic", "svc", "linear", "lasso", "huber"}
+    estimator : PrivateLinear
+        Not fitted.
+    schema, encoder
+        None for NumPy data.
+    by_site : bool
+        Whether a site as a whole is one user.
+    """
+
+    kind: str
+    estimator: PrivateLinear
+    schema: Schema | None
+    encoder: Any
+    by_site: bool
+
+    @staticmethod
+    def of(about: Mapping[str, Any], budget: Budget) -> Learner:
+        """From what a covenant says it is about."""
+        options = dict(about["model"])
+        kind, row_norm = options.pop("name"), options.pop("row_norm", None)
+        by_site = about["unit"] == "site"
+        if "features" in about["schema"]:
+            make = estimator_class(kind, _task(kind))
+            _require_known(options, make().get_params(deep=False))
+            whole = {"epsilon": budget.epsilon, "delta": budget.delta, "row_norm": row_norm}
+            return Learner(kind, make(**whole, **options), None, None, by_site)
+        from hushpoint.tables.training import chosen_kind, linear_model
+
+        schema = Schema.from_dict(about["schema"])
+        chosen_kind(kind, schema)  # whether it suits the target
+        encoder, estimator = linear_model(schema, kind, budget.epsilon, budget.delta, row_norm, options)
+        return Learner(kind, estimator, schema, encoder, by_site)
+
+    def features(self, about: Mapping[str, Any]) -> int:
+        """Length of a row."""
+        return int(about["schema"]["features"]) if self.encoder is None else len(self.encoder.get_feature_names_out())
+
+    def data(self, covenant: Covenant, path: Path) -> SiteData:
+        """The rows of a site, as the plans ask for them."""
+        from hushpoint.federated.folder import Shape
+        from hushpoint.tables.training import matrices
+
+        training = covenant.training
+        assert isinstance(training, EstimatorTraining)
+        if self.schema is None:
+            X, y = Shape(arrays=training.facts.features).load(path)
+            users = None
+        else:
+            X, y, users = matrices(path, self.schema, self.encoder)
+        self.estimator._declare()
+        if self.by_site:
+            users = np.zeros(len(y), dtype=np.int64)
+        rows, targets = rows_of(self.estimator, training.declared, X, _known_labels(self.estimator, y), users)
+        return SiteData(rows, targets)
+
+    def save(self, covenant: Covenant, found: Found, guarantee: Guarantee, rounds: int, path: Path) -> None:
+        """Write the model that was found, to predict with and to quote."""
+        training = covenant.training
+        assert isinstance(training, EstimatorTraining)
+        fitted = finished(self.estimator, training.declared, found, guarantee, rounds)
+        if self.schema is not None:
+            from hushpoint.tables.training import table_model
+
+            made: TableModel = table_model(
+                self.kind, self.schema, self.encoder, fitted, guarantee, training.facts.items, []
+            )
+            made.save(path, force=True)
+            return
+        record = {
+            "model": self.kind,
+            "coefficients": np.asarray(fitted.coef_).tolist(),
+            "intercept": np.asarray(fitted.intercept_).tolist(),
+            "classes": [str(one) for one in fitted.classes_] if hasattr(fitted, "classes_") else None,
+            "row_norm": training.facts.row_norm,
+            "guarantee": guarantee.to_dict(),
+        }
+        write_json(path, record)
+
+
+def _known_labels(estimator: PrivateLinear, y: Any) -> Any:
+    """The targets of a site; labels that nobody declared are an error, in words that repeat none."""
+    from hushpoint.labels import class_set
+
+    if hasattr(estimator, "classes"):
+        class_set(y, estimator.classes)
+    return y
+
+
+def _task(kind: str) -> str:
+    return next(task for task, kinds in ESTIMATORS.items() if kind in kinds)
+
+
+def _require_known(options: Mapping[str, Any], known: Mapping[str, Any]) -> None:
+    unknown = [name for name in options if name not in known]
+    if unknown:
+        raise ValueError(f"[model] has {', '.join(map(repr, unknown))}, which the model does not take.")
