@@ -117,6 +117,8 @@ def training_from_dict(record: dict[str, Any]) -> Training:
     """What ``to_dict`` of a training gave."""
     if record["kind"] == "estimator":
         return EstimatorTraining(Declared.from_dict(record["declared"]))
+    if record["kind"] != "plan":
+        raise KeyError(record["kind"])
     plan = Plan.from_json(json.dumps(record["plan"]))
     return PlanTraining(plan, record["mu"], record["unit"], record["adjacency"])
 
