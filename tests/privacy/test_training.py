@@ -1011,7 +1011,7 @@ def test_linear_regression_keeps_its_promise(lattice: bool) -> None:
     assert found <= budget
 
 
-# What these release without noise is all that differs before the descents, so every run tells the worlds apart, whatever
+# What these release without noise is all that differs before the descents: every run tells the worlds apart, whatever
 # its seed. Runs that are all right show 2 * ndtri(share ** (1 / runs)): 1.4 after 60, where the budget is 0.96.
 CERTAIN = {"runs": 60}
 
