@@ -1012,7 +1012,7 @@ def test_linear_regression_keeps_its_promise(lattice: bool) -> None:
 
 
 # What these release without noise is all that differs before the descents: every run tells the worlds apart, whatever
-# the seed. Runs that are all right show 2 * ndtri(share ** (1 / runs)): 1.4 after 60, where the budget is 0.96.
+# its seed. Runs that are all right show 2 * ndtri(share ** (1 / runs)): 1.4 after 60, where the budget is 0.96.
 CERTAIN = {"runs": 60}
 
 
