@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Generator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import lru_cache, partial
 from typing import Literal
 
@@ -46,7 +46,8 @@ _SLOPE = 0.5  # of a logistic loss at 0
 _LIFT = 4e-15  # more than accounting rounds up: what a plan states is then within its share
 
 
-Part = Literal["target", "means", "second moments", "length", "descent", "calibration", "residual", "plan"]
+Part = Literal["ranges", "target", "means", "second moments", "length", "descent", "calibration", "residual", "plan"]
+Ranges = tuple[tuple[float, float], ...]
 
 
 @dataclass(frozen=True)
@@ -54,7 +55,8 @@ class Link:
     """One plan of a training: facts and no rows, and how whoever holds rows of the problem looks at them for it.
 
     ``part`` says what it is for; ``mu`` is the share of the budget that the plan may cost. ``model`` says for which
-    model it is, whose targets take the place of the rows' own, less ``offset``; None: for all of them.
+    model it is, whose targets take the place of the rows' own, less ``offset``; None: for all of them. ``ranges`` are
+    those of columns that were learned before: the rows are encoded with them.
     """
 
     part: Part
@@ -63,6 +65,7 @@ class Link:
     look: Callable[[Rows], Rows]
     model: int | None = None
     offset: float = 0.0
+    ranges: Ranges | None = None
 
 
 @dataclass(frozen=True)
@@ -78,10 +81,14 @@ class Answer:
 
 @dataclass(frozen=True, eq=False)
 class Found:
-    """Linear models, a row each (the intercept last where there is one), and what is known of their errors."""
+    """Linear models, a row each (the intercept last where there is one), and what is known of their errors.
+
+    ``ranges`` are those of columns that were learned on the way, if any were.
+    """
 
     models: Array
     errors: tuple[ErrorBars, ...]
+    ranges: Ranges | None = field(default=None, kw_only=True)
 
 
 Chain = Generator[Link, Answer, Found]

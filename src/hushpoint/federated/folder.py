@@ -160,6 +160,12 @@ class Shape:
     def _encoder(self) -> Any:
         from hushpoint.preprocessing import TableEncoder
 
+        if self.schema is not None and self.schema.to_learn:
+            names = ", ".join(map(repr, self.schema.to_learn))
+            raise ValueError(
+                f"schema.toml leaves the range of {names} to be learned, which an estimator does that sites train by "
+                "secure sums ([secure], and a name in [model]), and no other plan. Declare it, without learn = true."
+            )
         return TableEncoder(self.schema).fit()
 
     def load(self, path: Path) -> tuple[Array, Array]:

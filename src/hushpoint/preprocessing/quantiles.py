@@ -60,7 +60,7 @@ class _Terms(NamedTuple):
 
 
 @dataclass(frozen=True)
-class _Grid:
+class Grid:
     """``2^rounds`` cells between two public bounds, wide where numbers are large: the steps of an inverse sinh."""
 
     low: float
@@ -117,7 +117,7 @@ class _Counted(NamedTuple):
         return source.normals("quantile search", [0], step, len(self.quantiles), self.std)
 
 
-def search(counted: _Counted, grids: Sequence[_Grid], source: Source) -> tuple[list[tuple[float, float]], NDArray[Any]]:
+def search(counted: _Counted, grids: Sequence[Grid], source: Source) -> tuple[list[tuple[float, float]], NDArray[Any]]:
     """The grid cell each search ends in, and everything that was released on the way, one row a round."""
     rounds = grids[0].rounds
     left, right = [0] * len(grids), [1 << rounds] * len(grids)
@@ -339,11 +339,16 @@ def _allowed_mu(epsilon: float | None, mu: float | None, delta: float) -> float:
     return gdp_mu(Budget(epsilon, delta).epsilon, delta)
 
 
-def _grid(low: float, high: float, smallest: float | None, rounds: int) -> _Grid:
+def _grid(low: float, high: float, smallest: float | None, rounds: int) -> Grid:
     require_count("rounds", rounds, most=52)
     if smallest is None:
-        smallest = 1e-9 * (high - low)
-    return _Grid(low, high, require_positive("smallest", smallest), int(rounds))
+        return default_grid(low, high, int(rounds))
+    return Grid(low, high, require_positive("smallest", smallest), int(rounds))
+
+
+def default_grid(low: float, high: float, rounds: int) -> Grid:
+    """The grid for bounds of which nothing more is known."""
+    return Grid(low, high, require_positive("smallest", 1e-9 * (high - low)), rounds)
 
 
 def _as_floats(name: str, values: Any) -> Array:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -10,6 +11,8 @@ from hushpoint._checks import require_inside
 from hushpoint.privacy.gaussian import gdp_epsilon, gdp_mu
 from hushpoint.privacy.guarantee import Adjacency, Guarantee, compose
 from hushpoint.schema import Column, Schema
+
+RANGE_SHARE = 0.1  # of a budget, unless one is named
 
 
 def split_budget(epsilon: float, delta: float, share: float) -> tuple[float, float]:
@@ -35,12 +38,16 @@ def learned_ranges(
     asked = schema.to_learn
     bounds = [(column.low, column.high) for column in asked.values()]
     found, guarantee = private_ranges(values, bounds, mu=mu, delta=delta, adjacency=adjacency, groups=users, seed=seed)
-    narrower: dict[str, Column] = {
-        name: replace(column, low=float(low), high=float(high), learn=False)
-        for (name, column), (low, high) in zip(asked.items(), found, strict=True)
-    }
-    columns = {name: narrower.get(name, column) for name, column in schema.columns.items()}
-    return replace(schema, columns=columns), guarantee
+    return with_ranges(schema, found), guarantee
+
+
+def with_ranges(schema: Schema, ranges: Iterable[Sequence[float]]) -> Schema:
+    """The schema with these ranges for the columns that ask for one, in their order; an empty one is left as it was."""
+    columns: dict[str, Column] = dict(schema.columns)
+    for (name, column), (low, high) in zip(schema.to_learn.items(), ranges, strict=True):
+        narrower = (float(low), float(high)) if low < high else (column.low, column.high)
+        columns[name] = replace(column, low=narrower[0], high=narrower[1], learn=False)
+    return replace(schema, columns=columns)
 
 
 def together(ranges: Guarantee, training: Guarantee, epsilon: float) -> Guarantee:

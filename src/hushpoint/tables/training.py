@@ -17,7 +17,7 @@ from hushpoint.privacy.guarantee import Budget, Guarantee
 from hushpoint.schema import LEAVE_OUT, ONLY_IF_PUBLIC, Boolean, Category, Number, Schema, load_schema
 from hushpoint.tables.budget import settled_delta
 from hushpoint.tables.model_file import ADDITIVE, ESTIMATORS, Deviations, TableModel, estimator_class
-from hushpoint.tables.ranges import learned_ranges, split_budget, together
+from hushpoint.tables.ranges import RANGE_SHARE, learned_ranges, split_budget, together
 from hushpoint.tables.reading import read_chunks
 
 _WIDE = 200  # encoded features from which a table of indicators is kept sparse
@@ -33,7 +33,7 @@ def fit_model(
     target: str | None = None,
     groups: str | None = None,
     row_norm: float | None = None,
-    range_share: float = 0.1,
+    range_share: float = RANGE_SHARE,
     seed: int | None = None,
     **options: Any,
 ) -> TableModel:
@@ -78,7 +78,7 @@ def fit_model(
     Budget(epsilon, 1e-6 if delta is None else delta)  # refuses before a long table is read
     learned, left, ranges = known, epsilon, None
     if known.to_learn:
-        values, users = _to_learn(data, known)
+        values, users = values_to_learn(data, known)
         delta = settled_delta(delta, _items(values, users), _unit(known))
         mu, left = split_budget(epsilon, delta, range_share)
         adjacency: Any = options.get("adjacency") or "replace-one"
@@ -209,8 +209,8 @@ def _gathered(data: Any, schema: Schema, take: Callable[[Any], Any]) -> tuple[li
     return taken, np.concatenate(users) if users else None
 
 
-def _to_learn(data: Any, schema: Schema) -> tuple[Array, NDArray[Any] | None]:
-    """The columns whose range is to be learned, and the users."""
+def values_to_learn(data: Any, schema: Schema) -> tuple[Array, NDArray[Any] | None]:
+    """The columns whose range is to be learned, NaN where missing, and the users."""
 
     def numbers(chunk: Any) -> Array:
         columns = {name: cells.column_of(chunk, name) for name in schema.to_learn}

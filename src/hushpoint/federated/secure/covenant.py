@@ -4,20 +4,25 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from functools import cached_property
 from typing import Any
 
-from hushpoint._checks import require, require_count
+from hushpoint._checks import require, require_count, require_inside
 from hushpoint.estimators.base import PrivateLinear
 from hushpoint.estimators.declared import Declared
 from hushpoint.federated.secure.price import fits, share_of, whole_budget
+from hushpoint.federated.secure.ranges import RangeSearch
 from hushpoint.federated.secure.trainings import EstimatorTraining, Training, plan_training, training_from_dict
 from hushpoint.plan import Plan
+from hushpoint.preprocessing.few_rounds import ROUNDS as RANGE_ROUNDS
 from hushpoint.privacy.guarantee import Budget, Guarantee, Unit
+from hushpoint.schema import Number
 from hushpoint.secure.agreement import Agreement, Roster
 from hushpoint.secure.claim import SecureClaim
+from hushpoint.tables.ranges import RANGE_SHARE
 
 _FORMAT = 1
 ROUNDS = 20  # that a federation takes where it is not said: deployed, each takes seconds
@@ -151,6 +156,8 @@ def estimator_covenant(
     unit: Unit = "record",
     rounds: int = ROUNDS,
     spare: int = SPARE,
+    to_learn: Mapping[str, Number] | None = None,
+    range_share: float = RANGE_SHARE,
     about: Mapping[str, Any] | None = None,
 ) -> Covenant:
     """A covenant to train an estimator: nothing else is to be chosen.
@@ -166,12 +173,21 @@ def estimator_covenant(
         In how many rounds, for each model of a class.
     spare : int
         For how many failed rounds of average cost room is kept.
+    to_learn : mapping of str to Number, optional
+        Columns whose ranges are learned first, in a few rounds more.
+    range_share : float
+        The share of the budget (of mu squared) for these.
     """
     require_count("spare", spare, least=0)
     whole = whole_budget(budget, unit, estimator.adjacency, agreement.colluders)
-    mu = share_of(whole, rounds, spare)
+    mu = share_of(whole, require_count("rounds", rounds) + (RANGE_ROUNDS if to_learn else 0), spare)
+    ranges = None
+    if to_learn:
+        share = require_inside("range_share", range_share, remedy="Pass the ranges' share, between 0 and 1.")
+        ranges, mu = RangeSearch.of(to_learn, math.sqrt(share) * mu), math.sqrt(1 - share) * mu
     declared = Declared.of(estimator, sum(items), features, mu, unit=unit, rounds=rounds)
-    return Covenant(agreement, EstimatorTraining(declared), tuple(items), whole, budget, spare, about or {})
+    training = EstimatorTraining(declared, ranges)
+    return Covenant(agreement, training, tuple(items), whole, budget, spare, about or {})
 
 
 def plan_covenant(

@@ -76,6 +76,8 @@ def make_covenant(settings: Mapping[str, Any], shape: Shape, roster: Roster, run
         unit="record" if unit == "record" else "user",
         rounds=rounds,
         spare=spare,
+        to_learn=learner.to_learn,
+        range_share=learner.range_share,
         about=about,
     )
 

@@ -3,22 +3,26 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from sklearn.base import clone
 
 from hushpoint._files import write_json
 from hushpoint.estimators.base import PrivateLinear
 from hushpoint.estimators.declared import finished, rows_of
-from hushpoint.estimators.training import Found
+from hushpoint.estimators.training import Found, Ranges
 from hushpoint.federated.secure.covenant import Covenant
+from hushpoint.federated.secure.ranges import value_rows
 from hushpoint.federated.secure.site import SiteData
 from hushpoint.federated.secure.trainings import EstimatorTraining
 from hushpoint.privacy.guarantee import Budget, Guarantee
-from hushpoint.schema import Schema
+from hushpoint.schema import Number, Schema
 from hushpoint.tables.model_file import ESTIMATORS, TableModel, estimator_class
+from hushpoint.tables.ranges import RANGE_SHARE, with_ranges
 
 KINDS = ("logistic", "svc", "linear", "lasso", "huber")
 UNITS = ("record", "user", "site")
@@ -37,6 +41,8 @@ class Learner:
         None for NumPy data.
     by_site : bool
         Whether a site as a whole is one user.
+    range_share : float
+        Of the budget, for ranges that the schema wants learned.
     """
 
     kind: str
@@ -44,12 +50,14 @@ class Learner:
     schema: Schema | None
     encoder: Any
     by_site: bool
+    range_share: float = RANGE_SHARE
 
     @staticmethod
     def of(about: Mapping[str, Any], budget: Budget) -> Learner:
         """From what a covenant says it is about."""
         options = dict(about["model"])
         kind, row_norm = options.pop("name"), options.pop("row_norm", None)
+        share = options.pop("range_share", RANGE_SHARE)
         by_site = about["unit"] == "site"
         if "features" in about["schema"]:
             make = estimator_class(kind, _task(kind))
@@ -60,30 +68,59 @@ class Learner:
 
         schema = Schema.from_dict(about["schema"])
         chosen_kind(kind, schema)  # whether it suits the target
-        encoder, estimator = linear_model(schema, kind, budget.epsilon, budget.delta, row_norm, options)
-        return Learner(kind, estimator, schema, encoder, by_site)
+        bounds = [(column.low, column.high) for column in schema.to_learn.values()]
+        coarse = with_ranges(schema, bounds)  # of which features, and how long a row, does not depend on ranges
+        encoder, estimator = linear_model(coarse, kind, budget.epsilon, budget.delta, row_norm, options)
+        return Learner(kind, estimator, schema, encoder, by_site, share)
 
     def features(self, about: Mapping[str, Any]) -> int:
         """Length of a row."""
         return int(about["schema"]["features"]) if self.encoder is None else len(self.encoder.get_feature_names_out())
 
+    @property
+    def to_learn(self) -> dict[str, Number]:
+        """The columns whose ranges are learned first."""
+        return {} if self.schema is None else self.schema.to_learn
+
     def data(self, covenant: Covenant, path: Path) -> SiteData:
         """The rows of a site, as the plans ask for them."""
-        from hushpoint.federated.folder import Shape
-        from hushpoint.tables.training import matrices
+        from hushpoint.tables.training import values_to_learn
 
         training = covenant.training
         assert isinstance(training, EstimatorTraining)
+        encoded = partial(self._encoded, training, path)
+        if training.ranges is None:
+            return encoded(None)
+        assert self.schema is not None
+        values, users = values_to_learn(path, self.schema)
+        columns = value_rows(training.facts, values, self._users(users, len(values)))
+        return replace(encoded(training.ranges.bounds), values=columns, encoded=encoded)
+
+    def _encoded(self, training: EstimatorTraining, path: Path, ranges: Ranges | None) -> SiteData:
+        """The rows, encoded with ranges where any are learned."""
+        from hushpoint.federated.folder import Shape
+        from hushpoint.tables.training import matrices
+
         if self.schema is None:
             X, y = Shape(arrays=training.facts.features).load(path)
             users = None
         else:
-            X, y, users = matrices(path, self.schema, self.encoder)
-        self.estimator._declare()
-        if self.by_site:
-            users = np.zeros(len(y), dtype=np.int64)
-        rows, targets = rows_of(self.estimator, training.declared, X, _known_labels(self.estimator, y), users)
-        return SiteData(rows, targets)
+            schema, encoder = self._with(ranges)
+            X, y, users = matrices(path, schema, encoder)
+        asked = self._users(users, len(y))
+        return SiteData(*rows_of(self.estimator, training.declared, X, _known_labels(self.estimator, y), asked))
+
+    def _with(self, ranges: Ranges | None) -> tuple[Schema, Any]:
+        """The schema and the encoder, with ranges where any are learned."""
+        assert self.schema is not None
+        if ranges is None:
+            return self.schema, self.encoder
+        schema = with_ranges(self.schema, ranges)
+        return schema, clone(self.encoder).set_params(schema=schema).fit()
+
+    def _users(self, users: Any, rows: int) -> Any:
+        """Whose row each is: the site's own where all of them count as one user."""
+        return np.zeros(rows, dtype=np.int64) if self.by_site else users
 
     def save(self, covenant: Covenant, found: Found, guarantee: Guarantee, rounds: int, path: Path) -> None:
         """Write the model that was found, to predict with and to quote."""
@@ -93,8 +130,9 @@ class Learner:
         if self.schema is not None:
             from hushpoint.tables.training import table_model
 
+            schema, encoder = self._with(found.ranges)
             made: TableModel = table_model(
-                self.kind, self.schema, self.encoder, fitted, guarantee, training.facts.items, []
+                self.kind, schema, encoder, fitted, guarantee, training.facts.items, list(self.to_learn)
             )
             made.save(path, force=True)
             return

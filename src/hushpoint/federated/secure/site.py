@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from hushpoint._checks import require_count
 from hushpoint._types import Array
+from hushpoint.estimators.training import Link, Ranges
 from hushpoint.federated.client import Window
 from hushpoint.federated.disk import Busy, Damaged
 from hushpoint.federated.ledger import Ledger, Participation
@@ -45,10 +46,16 @@ class Declined(Exception):
 
 @dataclass(frozen=True)
 class SiteData:
-    """The rows of a site, and the targets of each model in their order (None: those of the rows)."""
+    """The rows of a site, and the targets of each model in their order (None: those of the rows).
+
+    Where ranges of columns are learned, ``values`` are the columns as they are, and ``encoded`` gives the rows once the
+    ranges are known; ``rows`` are those with the public bounds.
+    """
 
     rows: Rows
     targets: Sequence[Array] | None = None
+    values: Rows | None = None
+    encoded: Callable[[Ranges], SiteData] | None = None
 
 
 class SecureSite:
@@ -96,11 +103,13 @@ class SecureSite:
     ) -> None:
         self.covenant, self.number = covenant, require_count("number", number, least=0, most=covenant.sites - 1)
         _require_as_agreed(covenant, number, data)
+        _require_columns(covenant, data)
         self.store, self.limit, self.window, self._clock = store, limit, window, clock
         self._data, self._signing, self._seed = data, signing, seed
         self._server_key, self._own_key = server_key, own_key
         self._course: tuple[bytes, Course] | None = None  # of the public results with this digest
         self._prepared: tuple[Any, Any] = (None, None)
+        self._encoded: tuple[Ranges | None, SiteData] = (None, data)
         self._check = ""  # where the ledger stands
 
     def answer(self, request: bytes) -> bytes:
@@ -289,11 +298,26 @@ class SecureSite:
         link = course.link
         assert link is not None
         if self._prepared[0] is not link:
-            rows, targets = link.look(self._data.rows), self._data.targets
+            data = self._data_for(link)
+            rows, targets = link.look(data.rows), data.targets
             if link.model is not None and targets is not None:
                 rows = replace(rows, targets=targets[link.model] - link.offset)
             self._prepared = link, link.plan.operator.prepare(rows)
         return self._prepared[1]
+
+    def _data_for(self, link: Link) -> SiteData:
+        """The rows that a plan asks about: raw columns, or rows encoded with what was learned of these."""
+        values, encoded = self._data.values, self._data.encoded
+        if link.part == "ranges":
+            assert values is not None  # seen to when the site was made
+            return SiteData(values)
+        if self._encoded[0] != link.ranges:
+            assert encoded is not None
+            assert link.ranges is not None
+            data = encoded(link.ranges)
+            _require_as_agreed(self.covenant, self.number, data)
+            self._encoded = link.ranges, data
+        return self._encoded[1]
 
     # --- what it costs
 
@@ -350,3 +374,16 @@ def _require_as_agreed(covenant: Covenant, number: int, data: SiteData) -> None:
         raise ValueError(
             f"the rows of site {number} name no users, and the covenant protects users. Pass groups: whose row each is."
         )
+
+
+def _require_columns(covenant: Covenant, data: SiteData) -> None:
+    """Whether the columns whose ranges are learned are there, for the same items."""
+    search = covenant.training.to_learn
+    if not search:
+        return
+    values = data.values
+    if values is None or data.encoded is None:
+        raise ValueError(f"the ranges of {', '.join(map(repr, search))} are to be learned. Pass their values.")
+    same = np.array_equal(values.counts, data.rows.counts) and values.store.width == len(search)
+    if not same:
+        raise ValueError("values are of other items or columns than the rows. Read both from the same table.")

@@ -11,6 +11,7 @@ import numpy as np
 from hushpoint.estimators.declared import Declared
 from hushpoint.estimators.training import Agree, Chain, Found, Link
 from hushpoint.federated.secure.price import priced
+from hushpoint.federated.secure.ranges import RangeSearch, after_ranges
 from hushpoint.plan import Plan
 from hushpoint.privacy.guarantee import Adjacency, Unit
 from hushpoint.problem import Facts
@@ -39,6 +40,10 @@ class Training(Protocol):
     def sites_are_items(self) -> bool:
         """Whether a site is one item of the facts; else it holds some of them."""
 
+    @property
+    def to_learn(self) -> tuple[str, ...]:
+        """The columns whose ranges are learned first."""
+
     def links(self, agree: Agree | None = None) -> Chain:
         """The plans."""
 
@@ -51,9 +56,10 @@ class Training(Protocol):
 
 @dataclass(frozen=True)
 class EstimatorTraining:
-    """The training of an estimator, with rows at the sites as items."""
+    """The training of an estimator, with rows at the sites as items; before it, ranges of columns may be learned."""
 
     declared: Declared
+    ranges: RangeSearch | None = None
     sites_are_items = False
 
     @property
@@ -68,12 +74,19 @@ class EstimatorTraining:
     def adjacency(self) -> Adjacency:
         return self.declared.parameters.adjacency
 
+    @property
+    def to_learn(self) -> tuple[str, ...]:
+        return () if self.ranges is None else self.ranges.names
+
     def links(self, agree: Agree | None = None) -> Chain:
-        return self.declared.links(agree)
+        if self.ranges is None:
+            return (yield from self.declared.links(agree))
+        ranges = yield from self.ranges.links(self.facts, self.adjacency)
+        return (yield from after_ranges(self.declared.links(agree), ranges))
 
     def kept_back(self, link: Link) -> float:
         parameters, models = self.declared.parameters, self.declared.models
-        if link.part in ("target", "means", "second moments", "length"):
+        if link.part in ("ranges", "target", "means", "second moments", "length"):
             return 0.0  # without these there is nothing: they come first, whatever is left for the rest
         after = models - 1 - (link.model or 0)
         later = parameters.residual_mu**2
@@ -82,7 +95,8 @@ class EstimatorTraining:
         return later + parameters.calibration_mu**2 * after / models if link.part == "calibration" else 0.0
 
     def to_dict(self) -> dict[str, Any]:
-        return {"kind": "estimator", "declared": self.declared.to_dict()}
+        ranges = None if self.ranges is None else self.ranges.to_dict()
+        return {"kind": "estimator", "declared": self.declared.to_dict(), "ranges": ranges}
 
 
 @dataclass(frozen=True)
@@ -94,6 +108,7 @@ class PlanTraining:
     unit: Unit
     adjacency: Adjacency
     sites_are_items = True
+    to_learn = ()
 
     @property
     def facts(self) -> Facts:
@@ -116,7 +131,8 @@ class PlanTraining:
 def training_from_dict(record: dict[str, Any]) -> Training:
     """What ``to_dict`` of a training gave."""
     if record["kind"] == "estimator":
-        return EstimatorTraining(Declared.from_dict(record["declared"]))
+        ranges = None if record["ranges"] is None else RangeSearch.from_dict(record["ranges"])
+        return EstimatorTraining(Declared.from_dict(record["declared"]), ranges)
     if record["kind"] != "plan":
         raise KeyError(record["kind"])
     plan = Plan.from_json(json.dumps(record["plan"]))
