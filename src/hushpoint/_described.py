@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import functools
 import hashlib
-import inspect
 import sys
 import types
 from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
+
+_PLAIN = (int, float, str, bool, type(None))
+"""What stands for itself. It is asked for first: there are as many numbers as a model has coordinates."""
 
 
 def described(piece: Any) -> str:
@@ -24,13 +26,15 @@ def described(piece: Any) -> str:
 
 
 def _told(piece: Any, inside: tuple[int, ...]) -> str:
-    if type(piece) in (int, float, str):  # first, for there are as many as a model has coordinates
+    if type(piece) in _PLAIN:
         return repr(piece)
     if id(piece) in inside:
         return f"[{len(inside) - inside.index(id(piece))} up]"
 
+    around = (*inside, id(piece))
+
     def tell(part: Any) -> str:
-        return _told(part, (*inside, id(piece)))
+        return repr(part) if type(part) in _PLAIN else _told(part, around)
 
     if isinstance(piece, np.ndarray):
         if piece.dtype.hasobject:
@@ -65,14 +69,22 @@ def held(piece: Any) -> dict[str, Any]:
     kind = type(piece)
     inside = {name: getattr(piece, name) for name in _slots(kind) if hasattr(piece, name)}
     for name, value in getattr(piece, "__dict__", {}).items():
-        if not isinstance(inspect.getattr_static(kind, name, None), functools.cached_property):
+        if not _is_remembered(kind, name):
             inside[name] = value
     return inside
 
 
+def _is_remembered(kind: type, name: str) -> bool:
+    """Whether what an instance has under a name is the answer of a cached property."""
+    for base in kind.__mro__:
+        if name in base.__dict__:
+            return isinstance(base.__dict__[name], functools.cached_property)
+    return False
+
+
 def _slots(kind: type) -> list[str]:
     """The slots of a class and of those that it derives from."""
-    given = [vars(base).get("__slots__", ()) for base in kind.__mro__]
+    given = [base.__dict__["__slots__"] for base in kind.__mro__ if "__slots__" in base.__dict__]
     names = [name for listed in given for name in ([listed] if isinstance(listed, str) else listed)]
     return [name for name in names if name not in ("__dict__", "__weakref__")]
 

@@ -16,6 +16,7 @@ from hushpoint.federated.folder import Federation, Site
 from hushpoint.federated.ledger import SiteStore
 from hushpoint.federated.secure.folder import SecureFederation, SecureSiteFolder
 from hushpoint.federated.secure.store import SecureStore
+from hushpoint.report import write
 from hushpoint.tables.model_file import load_model
 
 SCHEMA = """\
@@ -91,6 +92,8 @@ def test_a_new_federation_trains_a_model_of_its_tables(tmp_path):
     model = load_model(place / "simulation" / "run" / "model.json")
     assert model.guarantee.epsilon <= 1.0
     assert model.predict({"age": np.array([5, 95]), "ward": np.array(["a", "a"])}).tolist() == ["no", "yes"]
+    page = write(place / "simulation" / "run")
+    assert "Promised: at most 1." in page.read_text()
     handed = place / "simulation" / "sites" / "0001" / "model.json"
     assert handed.read_bytes() == (place / "simulation" / "run" / "model.json").read_bytes()
     assert not (place_of(place, 0) / "sums.key").exists()  # keys of a rehearsal are not those of the site

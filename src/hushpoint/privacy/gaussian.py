@@ -18,6 +18,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Sequence
+from functools import lru_cache
 from typing import Literal
 
 import numpy as np
@@ -168,6 +169,7 @@ def _lower_until_safe(mu: float, epsilon: float, delta: float) -> float:
     return mu
 
 
+@lru_cache(maxsize=1024)  # every run of a plan asks again
 def _newton_epsilon(mu: float, delta: float) -> float:
     log_target = math.log(delta)
     epsilon = mu * mu / 2 + mu * math.sqrt(-2 * log_target)  # Phi(top) <= delta already holds here
@@ -211,6 +213,7 @@ def gdp_epsilon(mu: float, delta: float) -> float:
     return _newton_epsilon(mu, delta)
 
 
+@lru_cache(maxsize=1024)
 def _newton_mu(epsilon: float, delta: float) -> float:
     log_target = math.log(delta)
     root = math.sqrt(-2 * log_target)

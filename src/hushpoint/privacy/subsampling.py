@@ -31,6 +31,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from functools import lru_cache
 from typing import Literal
 
 import numpy as np
@@ -119,6 +120,7 @@ def poisson_epsilon(
     return _poisson_epsilon(noise_multiplier, sample_prob, int(steps), delta, adjacency, ACCURACY)
 
 
+@lru_cache(maxsize=256)  # every run of a plan asks again
 def _poisson_epsilon(
     noise_multiplier: float, sample_prob: float, steps: int, delta: float, adjacency: Adjacency, accuracy: float
 ) -> float:
@@ -365,7 +367,11 @@ def fixed_size_epsilon(
     if sample_size == items or unsampled == 0:
         return unsampled
     if method == "profile":
-        profile = two_way_profile(2 / noise_multiplier, sample_size / items)
-        return min(unsampled, composed_epsilon(profile, int(steps), delta))
+        return min(unsampled, _fixed_size_profile(noise_multiplier, sample_size / items, int(steps), delta))
     sampled = rdp_epsilon(lambda alpha: steps * fixed_size_rdp(noise_multiplier, sample_size, items, alpha), delta)
     return min(unsampled, sampled)
+
+
+@lru_cache(maxsize=256)
+def _fixed_size_profile(noise_multiplier: float, part: float, steps: int, delta: float) -> float:
+    return composed_epsilon(two_way_profile(2 / noise_multiplier, part), steps, delta)

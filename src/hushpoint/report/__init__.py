@@ -14,11 +14,17 @@ from hushpoint._files import require_free, write_text
 from hushpoint.report.federated import federated_page
 from hushpoint.report.findings import study_page
 from hushpoint.report.model import model_page
+from hushpoint.report.secure import secure_page
 
 __all__ = ["write"]
 
 # What a page can be about. A further kind of run is one more line here, and in ``_kind`` how it is known.
-_PAGES: dict[str, Callable[[Path], str]] = {"study": study_page, "model": model_page, "federated": federated_page}
+_PAGES: dict[str, Callable[[Path], str]] = {
+    "study": study_page,
+    "model": model_page,
+    "federated": federated_page,
+    "secure": secure_page,
+}
 
 
 def write(run: str | Path, output: str | Path | None = None, force: bool = False) -> Path:

@@ -151,7 +151,13 @@ class SecureServer:
         return SecureClaim(squared, spread, missed, training.unit, training.adjacency, agreement.colluders)
 
     def guarantee(self) -> Guarantee:
-        """The same in words."""
+        """What the run costs, in words: what was spent, or all that is promised where rounds have failed.
+
+        Which rounds fail may be the server's choice in view of what it has learned. Then only what no choice can exceed
+        is a statement that holds (docs/privacy.md, section 12).
+        """
+        if self.state.failed:
+            return self.covenant.promise()
         return self.spent.guarantee(self.covenant.budget.delta)
 
     # --- an exchange
