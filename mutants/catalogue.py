@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from mutants import federation, lattice, methods, people, pieces, privacy, secure, whole
+from mutants import federated_sums, federation, lattice, methods, people, pieces, privacy, secure, whole
 from mutants.mutant import Mutant
 
 CATALOGUE: list[Mutant] = [
@@ -14,4 +14,5 @@ CATALOGUE: list[Mutant] = [
     *lattice.BUGS,
     *whole.BUGS,
     *secure.BUGS,
+    *federated_sums.BUGS,
 ]

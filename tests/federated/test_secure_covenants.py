@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 from dataclasses import replace
 
 import numpy as np
@@ -25,10 +26,11 @@ def covenants():
         "estimator": with_estimator("logistic").covenant,
         "users": with_estimator("linear", users=True).covenant,
         **{method: with_plan(method).covenant for method in ("anchored_admm", "dp_sgd", "dp_fedavg")},
+        "items": with_plan("anchored_admm", weights="items").covenant,
     }
 
 
-@pytest.mark.parametrize("kind", ["estimator", "users", "anchored_admm", "dp_sgd", "dp_fedavg"])
+@pytest.mark.parametrize("kind", ["estimator", "users", "anchored_admm", "dp_sgd", "dp_fedavg", "items"])
 def test_a_covenant_survives_its_file(kind, covenants):
     covenant = covenants[kind]
     again = Covenant.from_json(covenant.to_json())
@@ -117,6 +119,15 @@ def test_a_plan_is_for_as_many_rows_as_sites_are_said_to_have(covenants):
     record = json.loads(covenants["dp_sgd"].to_json())
     with pytest.raises(ValueError, match="items"):
         Covenant.from_json(json.dumps(copied(record, **{"items.0": record["items"][0] + 1})))
+
+
+def test_how_many_rows_a_site_has_is_in_a_covenant_only_where_it_is_public(covenants):
+    """Weights by rows make it public; where sites weigh equally it was read from the data, and does not leave."""
+    in_a_row = re.compile(r"6,\s+7,\s+8,\s+9\b")
+    assert covenants["anchored_admm"].items == (6, 7, 8, 9)
+    assert in_a_row.search(covenants["anchored_admm"].to_json())
+    assert covenants["items"].items == (1, 1, 1, 1)
+    assert not in_a_row.search(covenants["items"].to_json())
 
 
 def test_no_covenant_is_made_of_other_text():

@@ -19,6 +19,7 @@ from hushpoint.federated.secure.trainings import EstimatorTraining, Training, pl
 from hushpoint.plan import Plan
 from hushpoint.preprocessing.few_rounds import ROUNDS as RANGE_ROUNDS
 from hushpoint.privacy.guarantee import Budget, Guarantee, Unit
+from hushpoint.problem import Facts
 from hushpoint.schema import Number
 from hushpoint.secure.agreement import Agreement, Roster
 from hushpoint.secure.claim import SecureClaim
@@ -40,7 +41,8 @@ class Covenant:
     training : Training
         The chain of plans.
     items : tuple of int
-        How many items (rows, or users) each site holds; all of them public.
+        How many items (rows, or users) each site holds, all of them public; where the sites are the items of a plan,
+        how many rows each has, or 1 where that is private.
     whole : SecureClaim
         The most that a site lets happen in this run: it answers no round that would take its total beyond.
     budget : Budget
@@ -67,7 +69,7 @@ class Covenant:
         total = sites if self.training.sites_are_items else sum(self.items)
         require(total == facts.items, "items", f"{total} in all", f"The training is of {facts.items}.")
         if self.training.sites_are_items:
-            agreed = tuple(facts.row_counts.tolist())
+            agreed = _rows_of_sites(facts)
             require(tuple(self.items) == agreed, "items", self.items, f"The plan is for {agreed} rows.")
         claim = SecureClaim(0.0, 0.0, 0.0, self.training.unit, self.training.adjacency, self.agreement.colluders)
         require(fits(claim, self.whole), "whole", "for another unit", "Pass one for the unit of the training.")
@@ -202,6 +204,11 @@ def plan_covenant(
     require_count("spare", spare, least=0)
     unit, adjacency = budget.unit or plan.default_unit, budget.adjacency or plan.default_adjacency
     whole = whole_budget(budget, unit, adjacency, agreement.colluders)
-    training = plan_training(plan, share_of(whole, plan.steps, spare), unit, adjacency)
-    items = tuple(int(count) for count in training.facts.row_counts)
-    return Covenant(agreement, training, items, whole, budget, spare, about or {})
+    planned = plan_training(plan, share_of(whole, plan.steps, spare), unit, adjacency)
+    training = training_from_dict(planned.to_dict())  # as all parties will read it, without what is private
+    return Covenant(agreement, training, _rows_of_sites(training.facts), whole, budget, spare, about or {})
+
+
+def _rows_of_sites(facts: Facts) -> tuple[int, ...]:
+    """How many rows each site has, where sites are the items; where that is private each counts as one."""
+    return tuple(facts.row_counts.tolist()) if facts.knows_rows else (1,) * facts.items
