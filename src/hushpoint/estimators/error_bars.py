@@ -168,6 +168,11 @@ class ErrorBars:
         """The same after a calibration whose noise, on one step's gradient over the root of their number, is this."""
         return replace(self, calibration=calibration, answer=answer, scale_noise=noise)
 
+    def louder(self, factor: float) -> ErrorBars:
+        """The same where every noise was so much larger than the plans say: shares of it add up to more."""
+        law = replace(self.law, unit_noise=factor * self.law.unit_noise)
+        return replace(self, law=law, scale_noise=factor * self.scale_noise)
+
     def with_residuals(self, cap: float, mean_square: float, noise: float) -> ErrorBars:
         """The same with the mean square of the residuals, none counted larger than a cap, and the noise of it."""
         share = mean_square / cap**2

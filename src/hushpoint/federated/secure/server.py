@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Collection, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
@@ -34,7 +35,9 @@ _LEAVING = ("masked", "survivors", "reveal")  # exchanges by which a masked mess
 class SecureState:
     """Where a run stands: the plans that are answered, the steps of the next one, and the open round.
 
-    ``rounds`` is the last round that was begun, and ``failed`` how many of them a masked message may have left in vain.
+    ``louder`` is how much more noise a sum had than its plan says, at most: each survivor adds a share for the fewest
+    honest ones. ``rounds`` is the last round that was begun, and ``failed`` of how many of them a masked message may
+    have left in vain.
     """
 
     public: bytes
@@ -45,6 +48,7 @@ class SecureState:
     tail_count: int = 0
     rounds: int = 0
     failed: int = 0
+    louder: float = 1.0
     spent: dict[str, float] = field(default_factory=lambda: {"squared": 0.0, "spread": 0.0, "missed": 0.0})
     question: bytes = b""
     round_state: bytes = b""
@@ -140,8 +144,11 @@ class SecureServer:
 
     @property
     def found(self) -> Found | None:
-        """What the chain found; None before its end."""
-        return self._course.found
+        """What the chain found; None before its end. Its error bars know of the noise of all survivors."""
+        found = self._course.found
+        if found is None:
+            return None
+        return replace(found, errors=tuple(errors.louder(self.state.louder) for errors in found.errors))
 
     @property
     def spent(self) -> SecureClaim:
@@ -311,8 +318,11 @@ class SecureServer:
         """What the opened sum makes of the public point; on to the next plan where this was the last step."""
         state, plan = self.state, self._link.plan
         operator = plan.operator
+        weight = self._share(survivors)
         if len(survivors) < self.sites:
-            total = total / self._share(survivors)
+            total = total / weight
+        shares = len(survivors) / self.covenant.agreement.honest
+        state.louder = max(state.louder, math.sqrt(shares) / weight)
         shared = operator.learned(state.shared, state.point, total, plan.relaxation_at(state.steps))
         if not np.isfinite(shared).all():
             raise ValueError("the sum of the messages overflows: a site sends huge numbers.")
