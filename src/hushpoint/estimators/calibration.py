@@ -14,6 +14,7 @@ import numpy as np
 
 from hushpoint._fixed import product, sparse_product
 from hushpoint._types import Array
+from hushpoint.estimators import few_rounds
 from hushpoint.estimators.metric import Metric
 from hushpoint.estimators.planner import Parameters
 from hushpoint.problem import Facts
@@ -52,6 +53,7 @@ class Calibration:
         begin = None
         if parameters.rounds is not None:  # few steps get nowhere from zero
             begin = np.array([deviation, mean][: 1 + bool(constant)])
+            step_size = few_rounds.CALIBRATION_STEP * parameters.largest_step
         return Calibration(model, mean, deviation, bool(constant), step_size, clip, parameters.calibration_steps, begin)
 
     def facts(self, facts: Facts) -> Facts:

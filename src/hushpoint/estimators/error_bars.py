@@ -21,6 +21,7 @@ from hushpoint.estimators.calibration import Calibration
 from hushpoint.estimators.metric import Metric
 from hushpoint.estimators.penalty import Penalty
 from hushpoint.estimators.uncertainty import NoiseLaw, residual_left
+from hushpoint.estimators.walk import Walk, walked
 from hushpoint.losses import Logistic, Loss
 from hushpoint.problem import Facts
 
@@ -32,30 +33,6 @@ _MOST_NOISE = 0.2  # of the square of a model's scores; beyond, the curvature at
 
 _NO_RESIDUALS = "the residuals drown in the noise of their mean square. Spend a larger epsilon."
 _CUT_RESIDUALS = "the residuals are larger than what gradients were clipped at. Spend a larger epsilon."
-
-
-@dataclass(frozen=True)
-class Walk:
-    """A descent of a quadratic: what its tail average has not learned, and the deviation of its noise."""
-
-    left: Array
-    deviation: Array
-
-
-def walked(curvatures: Array, time: float, steps: int, tail: float, unit_noise: float) -> Walk:
-    """Steps of total length ``time`` along directions of these curvatures, exactly.
-
-    ``unit_noise`` is the deviation of the noise on one step's gradient over the root of the number of steps.
-    """
-    step, last = time / steps, max(1, round(tail * steps))
-    powers = (1 - step * curvatures[:, None]) ** np.arange(steps + 1)
-    averaged = np.zeros((len(curvatures), steps))  # of the noise of each step, what the average has
-    for back in range(last):
-        # The iterate after step k = steps - back has the noise of step j times a^(k-j).
-        reached = steps - back
-        averaged[:, :reached] += powers[:, reached - 1 :: -1][:, :reached]
-    deviation = unit_noise * math.sqrt(steps) * step / last * np.sqrt((averaged**2).sum(axis=1))
-    return Walk(powers[:, steps - last + 1 :].mean(axis=1), deviation)
 
 
 @dataclass(frozen=True, eq=False)
@@ -237,7 +214,12 @@ class ErrorBars:
         inside = metric.least * metric.scales**2
         curvatures = max(float(self.slopes.curvature[0]), 1e-3 * self.loss.smoothness) * inside
         return walked(
-            curvatures + self.penalty.l2 * metric.scales**2, metric.time, metric.steps, self.tail, self.law.unit_noise
+            curvatures + self.penalty.l2 * metric.scales**2,
+            metric.time,
+            metric.steps,
+            self.tail,
+            self.law.unit_noise,
+            metric.momentum,
         )
 
     @cached_property

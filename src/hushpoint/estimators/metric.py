@@ -10,6 +10,7 @@ import numpy as np
 
 from hushpoint._threads import one_thread
 from hushpoint._types import Array
+from hushpoint.estimators import few_rounds
 from hushpoint.estimators.constraints import Cone
 from hushpoint.estimators.early_stopping import expected_excess
 from hushpoint.estimators.planner import Parameters, clips_moved
@@ -53,7 +54,8 @@ class Metric:
 
     ``basis`` is None where W is diagonal. ``moments`` are those it was made from, ``seconds`` what they are taken for,
     direction by direction. ``size`` estimates the mean squared length of a row in these coordinates, ``time`` is how
-    long to descend in them (step size times steps), ``steps`` in how many steps.
+    long to descend in them (step size times steps), ``steps`` in how many steps, with which ``momentum``, the last
+    fraction ``tail`` of them averaged.
     """
 
     basis: Array | None
@@ -63,6 +65,8 @@ class Metric:
     time: float
     steps: int
     moments: Moments
+    momentum: float = 0.0
+    tail: float = 0.5
 
     @property
     def centre(self) -> Array | None:
@@ -76,7 +80,11 @@ class Metric:
         The smallest released moment is at most that of the direction with the smallest true one: that, and a normal
         number of the noise's deviation. Above 2.5 of these there is something in every direction, in 99.4% of cases.
         """
-        return int((self._released <= _SURELY * self.moments.noise_std).sum())
+        if not self.momentum or self.basis is None:
+            return int((self._released <= _SURELY * self.moments.noise_std).sum())
+        with one_thread():  # the directions are not those of the released matrix
+            values = np.linalg.eigvalsh(self.moments.matrix)
+        return int((values <= _SURELY * self.moments.noise_std).sum())
 
     @cached_property
     def least(self) -> Array:
@@ -167,13 +175,18 @@ def choose_metric(moments: Moments, plan: Parameters) -> Metric:
     whitens the features. Directions that drown in the noise of the moments share what is left of the mean square, and
     steps are short enough for as much of it as one of them can have without being seen.
     """
+    if plan.rounds is not None and moments.matrix.ndim > 1:
+        return _metric_for_few(moments, plan)
     seconds, basis, hidden = _denoised(moments, plan)
     total = moments.mean_square
     # Half of the guessed signal lies where the features vary, half is spread evenly over directions.
     values, counts = _grouped(seconds)
     signal = plan.signal * (values / seconds.sum() + 1 / plan.width) / 2
     unit_noise = plan.clip / (plan.items * plan.descent_mu / clips_moved(plan.adjacency))
-    least = min(plan.steps, plan.most_steps)
+    least, reach, momentum = min(plan.steps, plan.most_steps), 1.0, 0.0
+    if plan.rounds is not None:
+        least, momentum = plan.most_steps, few_rounds.MOMENTUM
+        reach = few_rounds.STEP / (1 - momentum)
     best = (math.inf, 0.0, 0.0, 0)
     for ridge in total * np.geomspace(1e-5, 10, 25):
         inside = values / (values + ridge)
@@ -181,17 +194,36 @@ def choose_metric(moments: Moments, plan: Parameters) -> Metric:
         inside = inside / largest
         size = float((counts * inside).sum())
         curvature = _curvature(plan, size, hidden, ridge, largest)
-        longest = plan.largest_step * min(least, plan.most_steps / curvature)
+        longest = reach * plan.largest_step * min(least, plan.most_steps / curvature)
         times = np.geomspace(min(plan.largest_step, longest) / 2, longest, 24)
         noise = np.asarray(unit_noise * math.sqrt(size))
         risk = expected_excess(inside, signal, times, noise, plan.curvature, plan.items, counts)
         found = int(risk.argmin())
-        steps = max(least, math.ceil(times[found] * curvature / plan.largest_step * (1 - 1e-9)))
+        steps = max(least, math.ceil(times[found] * curvature / plan.largest_step / reach * (1 - 1e-9)))
         best = min(best, (float(risk[found]), ridge, times[found], steps))
     _, ridge, time, steps = best
     inside = seconds / (seconds + ridge)
     scales = np.sqrt(1 / (seconds + ridge) / inside.max())
-    return Metric(basis, scales, seconds, float(inside.sum() / inside.max()), float(time), steps, moments)
+    time *= 1 - momentum  # which carries a step on for so much longer
+    size = float(inside.sum() / inside.max())
+    return Metric(basis, scales, seconds, size, float(time), steps, moments, momentum, plan.tail_average)
+
+
+def _metric_for_few(moments: Moments, plan: Parameters) -> Metric:
+    """The metric for a walk in so few steps that each is as long as it can be: only the ridge is chosen, by a law."""
+    total = moments.mean_square
+    seconds, basis, edge = few_rounds.told_apart(moments.matrix, moments.noise_std, total)
+    ridge = few_rounds.ridge(plan.strength, total, plan.width)
+    curvature = 1.0
+    if not plan.two_class:  # steps that are too long go astray
+        ridge = max(ridge, plan.caution * edge)
+        curvature = max(1.0, (1 + plan.caution * edge / (float(seconds.min()) + ridge)) / few_rounds.STABLE)
+    inside = seconds / (seconds + ridge)
+    largest = inside.max()
+    scales = np.sqrt(1 / (seconds + ridge) / largest)
+    size = float(inside.sum() / largest)
+    time = few_rounds.STEP * plan.largest_step / curvature * plan.most_steps
+    return Metric(basis, scales, seconds, size, time, plan.most_steps, moments, few_rounds.MOMENTUM, plan.tail_average)
 
 
 @dataclass(frozen=True)

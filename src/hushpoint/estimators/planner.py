@@ -9,6 +9,7 @@ from typing import Any, Literal
 from hushpoint import losses
 from hushpoint._checks import require_choice, require_count, require_positive, shown
 from hushpoint.certificates import ADJACENCIES
+from hushpoint.estimators import few_rounds
 from hushpoint.losses import Loss
 from hushpoint.operators.gradient import Gradient
 from hushpoint.privacy.gaussian import gdp_mu
@@ -66,7 +67,8 @@ class Parameters:
     constant : float
         The feature of the intercept, in units of ``row_norm``.
     steps : int
-        At least so many; more where the moments leave room for directions in which long steps would go astray.
+        At least so many; more where the moments leave room for directions in which long steps would go astray. With
+        ``rounds``, so many.
     tail_average : float
         The model is the mean over this last fraction of the steps.
     clip : float
@@ -116,19 +118,22 @@ class Parameters:
     @property
     def single_steps(self) -> int:
         """Plans of one step each: what is released beside descent and calibration."""
-        return 2 + sum(share > 0 for share in (self.target_share, self.mean_share, self.residual_share))
+        shares = (self.target_share, self.mean_share, self.moment_share, self.length_share, self.residual_share)
+        return sum(share > 0 for share in shares)
 
     @property
     def calibration_steps(self) -> int:
         """Of one model."""
         if not self.calibration_share:
             return 0
-        return _CALIBRATION_STEPS if self.rounds is None else min(max(1, self.rounds // 5), _CALIBRATION_STEPS)
+        return _CALIBRATION_STEPS if self.rounds is None else few_rounds.CALIBRATION_STEPS
 
     @property
     def most_steps(self) -> int:
         """Of one model's descent."""
-        return _MOST_STEPS if self.rounds is None else self.rounds - self.single_steps - self.calibration_steps
+        if self.rounds is None:
+            return _MOST_STEPS
+        return min(self.rounds - self.single_steps - self.calibration_steps, few_rounds.worth_having(self.strength))
 
     @property
     def target_mu(self) -> float:
@@ -185,8 +190,11 @@ class Parameters:
         last = f"{self.calibration_share:.1%} sets the model's scale and offset at the end; "
         last = last if self.calibration_share else ""
         last += f"{self.residual_share:.2%} tells how large residuals are; " if self.residual_share else ""
+        counted = f"{self.steps} or more noisy gradient steps"
+        if self.rounds is not None:
+            counted = f"At most {self.rounds} noisy sums per model in all: {self.steps} gradient steps with momentum"
         return (
-            f"{self.steps} or more noisy gradient steps on {self.items} items and {self.width} coefficients, averaged "
+            f"{counted} on {self.items} items and {self.width} coefficients, averaged "
             f"over the last {self.tail_average:.0%}. The budget is mu = {self.mu:.4g} ({self.adjacency}){share}; "
             f"n mu / p = {self.strength:.3g}, which buys {strong} detail. {self.moment_share:.1%} of it (in mu^2) goes "
             f"into the means of {what}, from which the steps take their metric, so that features on different scales "
@@ -267,11 +275,16 @@ def plan_parameters(
     residual = max((_RESIDUALS / whole) ** 2, _LEAST_FOR_RESIDUALS)
     if two_class or penalty is not None or not full or effective is not None or residual > _MOST_FOR_RESIDUALS:
         residual = 0.0  # there would be no intervals
+    moment_share, length_share = _between(0.01, strength / 200, 0.2), _LENGTH_SHARE
+    if rounds is not None and full:
+        moment_share = few_rounds.moment_share(strength)
+        if few_rounds.lengths_are_known(whole * math.sqrt(moment_share), width):
+            length_share = 0.0
     # These laws were fitted on generated problems (benchmarks/planner.py): conditioning from 1 to 10^4, 2 to 5000
     # records per feature, label noise, imbalance, one-hot tables. None is delicate: a factor 2 costs 0.1 to 0.3 points.
     # With much budget slow directions are worth waiting for; with next to none only the first steps are.
     slowest = min(strength**-0.7, strength**2 / 8)
-    return Parameters(
+    plan = Parameters(
         items=items,
         width=width,
         mu=mu,
@@ -281,13 +294,13 @@ def plan_parameters(
         metric="full" if full else "diagonal",
         target_share=0.0 if two_class or penalty is not None else _between(0.01, (_MEASURING / whole) ** 2, 0.05),
         mean_share=0.0 if full or not fit_intercept else _MEAN_SHARE,
-        moment_share=_between(0.01, strength / 200, 0.2),
-        length_share=_LENGTH_SHARE,
+        moment_share=moment_share,
+        length_share=length_share,
         calibration_share=_between(0.02, (_CALIBRATING / whole) ** 2, 0.15) if penalty is None else 0.0,
         residual_share=residual,
         constant=0.25,
         steps=int(_between(10, 10 * math.sqrt(strength), 150)),
-        tail_average=0.5,
+        tail_average=0.5 if rounds is None else few_rounds.TAIL,
         # A small clip keeps the noise small, a large one the probabilities honest.
         clip=_between(0.2, 0.2 * strength**0.3, 1.0) if two_class else 0.5,
         spread_clip=_between(0.6, 0.6 * (strength / 20) ** 0.28, 1.5),
@@ -300,6 +313,7 @@ def plan_parameters(
         signal=6.0 if two_class else 0.3,
         rounds=rounds,
     )
+    return plan if rounds is None else replace(plan, steps=plan.most_steps)
 
 
 def plan_waves(n: int, columns: int, budget: Budget, *, two_class: bool) -> int:

@@ -14,6 +14,7 @@ from hushpoint._threads import one_thread
 from hushpoint._types import Array, Indices
 from hushpoint.estimators.early_stopping import variance
 from hushpoint.estimators.metric import Metric
+from hushpoint.estimators.walk import walked
 from hushpoint.losses import Loss
 
 _NODES, _WEIGHTS = np.polynomial.hermite_e.hermegauss(41)
@@ -38,7 +39,12 @@ class NoiseLaw:
         """R with ``R R'`` the covariance of the coefficients (intercept last); a vector stands for a diagonal."""
         metric = self.metric
         inside = metric.seconds * metric.scales**2
-        along = self.unit_noise * metric.time * np.sqrt(variance(self.curvature * inside * metric.time))
+        if metric.momentum:
+            steps, tail = metric.steps, metric.tail
+            curvatures = self.curvature * inside
+            along = walked(curvatures, metric.time, steps, tail, self.unit_noise, metric.momentum).deviation
+        else:
+            along = self.unit_noise * metric.time * np.sqrt(variance(self.curvature * inside * metric.time))
         if metric.basis is None:
             return np.asarray(metric.scales * along)
         root = metric.basis * (metric.scales * along)
