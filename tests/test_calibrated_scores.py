@@ -179,3 +179,42 @@ def test_calibration_is_for_models_without_a_penalty(penalty: Any) -> None:
         assert fitted.coef_[:3] / model[:3] == pytest.approx(np.ones(3), abs=0.35)
     else:
         assert np.abs(fitted.coef_).max() < 0.5 * np.abs(model).max()
+
+
+def narrow_columns(people: int, seed: int) -> tuple[Any, Any]:
+    """Nine columns that fill a quarter of their ranges and go together, and targets linear in them."""
+    rng = np.random.default_rng(seed)
+    normal = rng.normal(size=(people, 10))
+    X = (normal[:, 1:] + normal[:, :-1]) / np.sqrt(2) * 0.12
+    signal = X @ np.linspace(-1, 1, 9)
+    return X, 0.2 * (np.sqrt(0.6) * signal / signal.std() + np.sqrt(0.4) * rng.normal(size=people))
+
+
+@pytest.mark.parametrize("seed", [0, 1, 2])
+def test_curves_of_columns_that_hardly_vary_cost_little(seed: int) -> None:
+    """Would catch: scores cut like outliers because the moments did not show how much they vary (0.06 to 0.19)."""
+    (X, y), (test, true) = narrow_columns(4500, seed), narrow_columns(4500, 10 + seed)
+    common: dict[str, Any] = {
+        "epsilon": 3.0, "delta": 1e-4, "adjacency": "zero-out", "target_range": (-2, 2), "random_state": seed,
+    }  # fmt: skip
+    curves = hp.PrivateAdditiveRegressor(ranges=(-1, 1), **common).fit(X, y)
+    line = hp.PrivateLinearRegression(row_norm=3.0, **common).fit(X, y)
+    assert curves.encoder_.waves == 7
+    assert curves.score(test, true) > line.score(test, true) - 0.03
+
+
+def test_scores_are_cut_further_out_where_the_moments_leave_it_open() -> None:
+    """By two deviations of the noise in what was not seen, at most twice as far, and for curves alone."""
+    plan = plan_parameters(1000, 2, 5.0, fit_intercept=False)
+
+    def cap(noise: float, curved: bool = True, model: tuple[float, float] = (0.0, 1.0)) -> float:
+        moments = Moments(np.diag([4.0, 0.01]), noise, 4.01)
+        metric = Metric(np.eye(2), np.ones(2), np.array([4.0, 0.01]), 1.0, 1.0, 1, moments)
+        return Calibration.of(np.array(model), metric, 0.0, plan, curved).cap
+
+    assert cap(1e-9) == 2.0
+    assert cap(0.01) == pytest.approx(2 * np.sqrt(1 + 0.02 / 0.01))
+    assert cap(0.01, curved=False) == 2.0
+    assert cap(0.01, model=(1.0, 0.0)) == 2.0
+    assert cap(0.1) == 4.0
+    assert cap(0.1, model=(float("nan"), 1.0)) == 4.0

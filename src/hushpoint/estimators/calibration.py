@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
-from typing import ClassVar
 
 import numpy as np
 
@@ -22,12 +21,13 @@ from hushpoint.regularizers import Zero
 from hushpoint.rows import ArrayRows, Rows, SparseRows, bounded_rows
 
 _CAP = 2.0  # scores, in deviations, beyond which all count alike
-_SHORTER = 2.5  # with scores at the cap throughout, the largest second moment is 5
+_WIDEST = 2.0  # times as much may scores vary as the moments say: beyond, steps are too long for them
+_SHORTER = 2.5  # with scores at the cap throughout, or all twice as large as believed, the largest second moment is 5
 
 
 @dataclass(frozen=True, eq=False)
 class Calibration:
-    """A new fit of one column, ``(score - mean)/deviation`` cut at 2, and with an intercept a column of ones.
+    """A new fit of one column, ``(score - mean)/deviation`` cut at ``cap``, and with an intercept a column of ones.
 
     ``mean`` and ``deviation`` are what the released moments say of the scores.
     """
@@ -40,10 +40,15 @@ class Calibration:
     clip: float
     steps: int
     begin: Array | None = None
-    cap: ClassVar[float] = _CAP
+    cap: float = _CAP
 
     @staticmethod
-    def of(model: Array, metric: Metric, constant: float, parameters: Parameters) -> Calibration:
+    def of(model: Array, metric: Metric, constant: float, parameters: Parameters, curved: bool = False) -> Calibration:
+        """The calibration of a model; ``curved`` where its scores are largely made of features that hardly vary.
+
+        What such features say drowns in the noise of the moments, and scores that vary twice as much as believed would
+        be cut like outliers: their scale would come out too large. So they are cut where the noise may carry them.
+        """
         mean, deviation = metric.expected_scores(model, constant)
         if not (math.isfinite(mean) and 1e-100 < deviation < 1e100):  # no model to speak of
             mean, deviation = 0.0, 1.0
@@ -54,18 +59,22 @@ class Calibration:
         if parameters.rounds is not None:  # few steps get nowhere from zero
             begin = np.array([deviation, mean][: 1 + bool(constant)])
             step_size = few_rounds.CALIBRATION_STEP * parameters.largest_step
-        return Calibration(model, mean, deviation, bool(constant), step_size, clip, parameters.calibration_steps, begin)
+        wider = math.sqrt(1 + metric.hidden_square(model, constant) / deviation**2) if curved else 1.0
+        cap = _CAP * min(_WIDEST, wider)  # the first where the model is no number
+        return Calibration(
+            model, mean, deviation, bool(constant), step_size, clip, parameters.calibration_steps, begin, cap
+        )
 
     def facts(self, facts: Facts) -> Facts:
         """What is public of the scores as rows."""
-        longest = math.hypot(_CAP, 1.0) if self.intercept else _CAP
+        longest = math.hypot(self.cap, 1.0) if self.intercept else self.cap
         return replace(facts, features=1 + self.intercept, regularizer=Zero(), row_norm=longest, clip=self.clip)
 
     def look(self, facts: Facts, rows: Rows) -> Rows:
         """Scores of rows, each to the bit a function of its own row and of public numbers."""
         scores = scores_alone(rows, self.model[: rows.store.width])
         offset = (self.model[-1] if self.intercept else 0.0) - self.mean
-        scores = np.clip((scores + offset) / self.deviation, -_CAP, _CAP)
+        scores = np.clip((scores + offset) / self.deviation, -self.cap, self.cap)
         table = np.column_stack([scores, np.ones(len(scores))]) if self.intercept else scores[:, None]
         return bounded_rows(facts, ArrayRows(table), rows.targets, rows.offsets)
 

@@ -167,6 +167,18 @@ class Metric:
         noise = (self.moments.noise_std / constant) ** 2 / 2  # of a feature's mean, in the last column of the matrix
         return mean, math.sqrt(max(square - mean**2, 0.01 * square) + noise * length)
 
+    def hidden_square(self, model: Array, constant: float) -> float:
+        """How much larger the mean square of a model's scores may be: two deviations of the noise on what was not seen.
+
+        0 for a diagonal metric.
+        """
+        if self.basis is None:
+            return 0.0
+        along = self.basis.T @ (np.append(model[:-1], model[-1] / constant) if constant else model)
+        edge = self.moments.noise_std * math.sqrt(2 * len(along))
+        hidden = along[self._released <= _ABOVE_NOISE * edge]
+        return 2 * self.moments.noise_std * float(hidden @ hidden)
+
 
 def choose_metric(moments: Moments, plan: Parameters) -> Metric:
     """The metric ``(second moments + ridge)^(-1/2)`` and the time with the least expected excess risk.

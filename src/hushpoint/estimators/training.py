@@ -190,7 +190,7 @@ def chain(
     if parameters.calibration_share:
         share = parameters.calibration_mu / math.sqrt(models)
         for index in range(models):
-            calibration = Calibration.of(found[index].copy(), metric, constant, parameters)
+            calibration = Calibration.of(found[index].copy(), metric, constant, parameters, bool(parts))
             last = _calibration(calibration, facts, parameters, share, lattice)
             look = partial(calibration.look, calibration.facts(facts))
             answer = yield Link("calibration", last, share, look, index, offset)
