@@ -5,7 +5,7 @@ import json
 import numpy as np
 
 from hushpoint.privacy.guarantee import Guarantee
-from hushpoint.tables import Schema, TableModel
+from hushpoint.tables import Schema, TableModel, fit_model
 
 HOSTILE = "<script>window.owned=1</script>\"'><img src=x onerror=window.owned=2>&amp;"
 SVG = (
@@ -44,6 +44,25 @@ def model(classes=("no", "yes"), name="age", seed=None, values=("a", "b"), **cha
     return TableModel(
         "logistic", schema, coefficients, np.zeros(lines), tuple(classes), guarantee(**changes), encoding, details
     )
+
+
+def additive_model():
+    """An additive model of 400 people, with declared shapes, long names and more categories than fit a screen."""
+    rng = np.random.default_rng(0)
+    towns, jobs = [f"town number {k}" for k in range(20)], [f"job {k}" for k in range(8)]
+    columns = {
+        "age": {"kind": "number", "low": 0, "high": 100, "monotone": "increasing", "steps": 4},
+        "weight": {"kind": "number", "low": 0, "high": 100, "steps": [25, 50]},
+        "job": {"kind": "category", "values": jobs, "monotone": "decreasing"},
+        "town{}": {"kind": "category", "values": towns},
+        "ill": {"kind": "category", "values": ["no", "yes"]},
+    }
+    table = {
+        "age": rng.uniform(0, 100, 400), "weight": rng.uniform(0, 100, 400), "job": rng.choice(jobs, 400),
+        "town{}": rng.choice(towns, 400), "ill": rng.choice(["no", "yes"], 400),
+    }  # fmt: skip
+    schema = Schema.from_dict({"target": "ill", "columns": columns})
+    return fit_model(table, schema, epsilon=10.0, delta=1e-4, model="additive", seed=0)
 
 
 def study(place, text="", drawn=("frontier", "noise"), **changes):

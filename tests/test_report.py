@@ -9,7 +9,7 @@ import re
 import numpy as np
 import pytest
 import typer
-from reporting import HOSTILE, SVG, guarantee, model, study
+from reporting import HOSTILE, SVG, additive_model, guarantee, model, study
 from scipy.stats import norm
 from typer.testing import CliRunner
 
@@ -201,6 +201,23 @@ def test_tables_are_tables(tmp_path):
     assert page.all("html") == [{"lang": "en"}]
 
 
+def test_declared_shapes_and_folded_categories(tmp_path):
+    # catches: a monotone shape or steps that the page does not tell of, forty categories that nobody can scroll past
+    place = tmp_path / "a.json"
+    additive_model().save(place)
+    page = page_of(place)
+    assert "declared: only increasing" in page.text
+    assert "declared: steps at 25, 50" in page.text
+    assert "job (declared: only decreasing)" in page.text
+    assert "missing cells shape age number" in page.text
+    assert "only increasing; 4 equal steps" in page.text  # in the table of columns
+    assert "The other 12 values of town{}" in page.text
+    assert page.text.count("job 7") == page.text.count("job 1") > 0
+    plain = tmp_path / "m.json"
+    model().save(plain)
+    assert "missing cells age" in page_of(plain).text
+
+
 # --- safety -----------------------------------------------------------------------------------------------------------
 
 
@@ -220,6 +237,7 @@ def test_no_text_becomes_markup(tmp_path):
             "html", "head", "meta", "link", "title", "style", "body", "main", "h1", "h2", "h3", "p", "nav", "ul", "li",
             "a", "section", "blockquote", "div", "table", "caption", "thead", "tbody", "tr", "th", "td", "small", "svg",
             "rect", "path", "details", "summary", "pre", "code", "footer", "strong", "figure", "img", "figcaption",
+            "span",
         }  # fmt: skip
         assert {tag for tag, _ in page.elements} <= allowed
         for _, attributes in page.elements:

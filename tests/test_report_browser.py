@@ -14,7 +14,7 @@ import sys
 import time
 
 import pytest
-from reporting import HOSTILE, model, study
+from reporting import HOSTILE, additive_model, model, study
 
 from hushpoint import plots, report
 
@@ -144,7 +144,9 @@ def pages(tmp_path_factory):
     plots.draw_all(run)
     place = folder / "m.json"
     model(classes=("no", HOSTILE), name=HOSTILE, values=(HOSTILE, *map(str, range(60)))).save(place)
-    return {"study": report.write(run), "model": report.write(place)}
+    curves = folder / "a.json"
+    additive_model().save(curves)
+    return {"study": report.write(run), "model": report.write(place), "additive": report.write(curves)}
 
 
 @pytest.mark.parametrize("kind", ["study", "model"])
@@ -179,7 +181,7 @@ def test_the_figures_are_visible(browser, pages):
     assert (0xD5, 0x5E, 0x00) in colours  # the published one
 
 
-@pytest.mark.parametrize("kind", ["study", "model"])
+@pytest.mark.parametrize("kind", ["study", "model", "additive"])
 @pytest.mark.parametrize("width", [320, 768, 1600])
 def test_the_page_fits_its_window(browser, pages, kind, width):
     # catches: a table or a long word that makes a telephone scroll sideways
@@ -187,6 +189,22 @@ def test_the_page_fits_its_window(browser, pages, kind, width):
     browser.ask("document.querySelectorAll('details').forEach(part => part.open = true)")
     assert browser.ask("document.documentElement.scrollWidth") <= width
     assert browser.complaints() == []
+
+
+@pytest.mark.parametrize("width", [360, 390, 1280])
+def test_bars_and_captions_are_on_the_screen(browser, pages, width):
+    # catches: bars to the right of a telephone's edge, and captions cut there, which nothing tells of
+    browser.open(pages["additive"], width=width)
+    browser.ask("document.querySelectorAll('details').forEach(part => part.open = true)")
+    for name, least in (("td svg", 30), ("figure svg", 2), ("caption", 5), ("figcaption", 2)):
+        ends = browser.ask(
+            f"Array.from(document.querySelectorAll('{name}'), part => [part.getBoundingClientRect().left,"
+            " part.getBoundingClientRect().right, part.scrollWidth - part.clientWidth])"
+        )
+        assert len(ends) >= least
+        assert all(left >= 0 and right <= width for left, right, _ in ends)
+        if "caption" in name:
+            assert all(over <= 0 for _, _, over in ends)
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])

@@ -10,7 +10,7 @@ import numpy as np
 
 from hushpoint.report import words
 from hushpoint.report.page import Html, commands, document, element, folded, joined, long_table, number, table
-from hushpoint.report.shapes import bar, has_shapes, shapes, written
+from hushpoint.report.shapes import declared_shape, has_shapes, shapes, with_bar, without_bar
 
 if TYPE_CHECKING:
     from hushpoint.tables.model_file import TableModel
@@ -54,14 +54,12 @@ def _coefficients(model: TableModel) -> list[Html]:
     for j in model.ranking:
         cells: list[Any] = []
         for value, deviation, sure in zip(values[:, j], spread[:, j], told[:, j], strict=True):
-            cells.append(written(value, deviation))
-            cells += [bar(value / longest, 2 * deviation / longest, sure)] if barred else []
+            cells.append(with_bar(value, deviation, longest, sure) if barred else without_bar(value, deviation))
         lines.append([names[j] if told[:, j].any() else f"{names[j]} (noise)", *cells])
-    header = ["feature", *(title for name in titles for title in ([name, ""] if barred else [name]))]
+    header = ["feature", *titles]
     deviations = np.atleast_1d(noise.intercept) if known and noise is not None else np.zeros(len(titles))
-    foot: list[Any] = ["(intercept)"]
-    for value, deviation in zip(np.atleast_1d(model.intercept), deviations, strict=True):
-        foot += [written(value, deviation), ""] if barred else [written(value, deviation)]
+    intercepts = zip(np.atleast_1d(model.intercept), deviations, strict=True)
+    foot = ["(intercept)", *(without_bar(value, deviation) for value, deviation in intercepts)]
     said = (
         "A score is the intercept plus, over all features, coefficient times feature. Features are what the table's "
         "columns become: numbers scaled by their declared range (in an additive model with waves, name~k), and one "
@@ -103,7 +101,8 @@ def _training(model: TableModel) -> Html:
 
 def _schema(model: TableModel) -> Html:
     rows = []
-    for name, column in model.schema.to_dict()["columns"].items():
+    records = model.schema.to_dict()["columns"]
+    for name, column in records.items():
         role = "target" if name == model.schema.target else column["kind"]
         if "values" in column:
             declared = ", ".join(map(str, column["values"]))
@@ -111,11 +110,15 @@ def _schema(model: TableModel) -> Html:
             declared = f"{number(column['low'])} to {number(column['high'])}"
         else:
             declared = ""
-        rows.append((name, role, declared, "" if column["kind"] == "ignore" else column.get("missing", "")))
+        missing = "" if column["kind"] == "ignore" else column.get("missing", "")
+        rows.append([name, role, declared, missing, declared_shape(column)])
     said = "Every bound comes from this schema. The guarantee needs it to be public knowledge, not read off the data."
     if model.details.get("learned_ranges"):
         said = "Bounds were declared in this schema, or learned privately where the guarantee includes it."
-    columns = table("The declared columns", ("column", "kind", "declared", "missing cells"), rows)
+    header = ["column", "kind", "declared", "missing cells", "shape"]
+    if not any(row[-1] for row in rows):
+        header, rows = header[:-1], [row[:-1] for row in rows]
+    columns = table("The declared columns", header, rows)
     return Html(element("h3", "The schema") + element("p", said) + columns)
 
 

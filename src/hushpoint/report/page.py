@@ -11,6 +11,7 @@ from typing import Any
 from hushpoint._version import __version__
 
 _SHOWN = 40  # rows of a long table that are not folded away
+_SPARED = 3  # so few more are not worth a fold
 # The browser itself refuses scripts and the network, whatever the page may hold.
 _POLICY = "default-src 'none'; img-src data:; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'"
 _STYLE = """
@@ -42,10 +43,12 @@ p code, td code { overflow-wrap: anywhere; }
 figure { margin: 1.2rem 0 1.8rem; }
 figure img { display: block; width: 100%; max-width: 52rem; height: auto; margin: 0 auto; background: #ffffff;
   border: 1px solid var(--line); border-radius: 6px; padding: .5rem; }
+figure svg { max-width: 100%; height: auto; }
 figcaption { color: var(--soft); font-size: .92rem; margin-top: .5rem; max-width: 46rem; }
 .scroll { overflow-x: auto; margin: 1rem 0; }
 table { border-collapse: collapse; font-size: .9rem; font-variant-numeric: tabular-nums; }
-caption { text-align: left; color: var(--soft); padding-bottom: .4rem; }
+caption { text-align: left; color: var(--soft); padding-bottom: .4rem; max-width: calc(100vw - 2.6rem); }
+details caption { max-width: calc(100vw - 4.8rem); }
 th, td { padding: .3rem .7rem; border-bottom: 1px solid var(--line); text-align: left; vertical-align: top; }
 thead th { border-bottom: 2px solid var(--line); white-space: nowrap; }
 tbody th { font-weight: 600; min-width: 8rem; }
@@ -53,13 +56,17 @@ tbody th.number { min-width: 0; }
 td.number, th.number { text-align: right; white-space: nowrap; }
 td.long { min-width: 14rem; overflow-wrap: anywhere; }
 td.short { white-space: nowrap; }
-td.bar svg { display: block; width: 9rem; height: 1.1rem; margin-top: .15rem; }
+td.bar { white-space: nowrap; }
+td.bar span { display: inline-block; min-width: 4.6rem; text-align: right; vertical-align: top; }
+td.bar svg { display: inline-block; width: 9rem; height: 1.1rem; margin: .15rem 0 0 .9rem; vertical-align: top; }
 td small { display: block; color: var(--soft); }
 details { margin: .8rem 0; border: 1px solid var(--line); border-radius: 6px; padding: .4rem 1rem; }
 summary { cursor: pointer; font-weight: 600; padding: .2rem 0; }
 footer { color: var(--soft); font-size: .88rem; margin-top: 3rem; padding-bottom: 2rem; }
 @media (max-width: 34rem) { main, footer { padding: 0 .9rem; } h1 { font-size: 1.5rem; }
   th, td { padding: .3rem .45rem; } tbody th { min-width: 5rem; } td.long { min-width: 10rem; }
+  tr:has(td.bar) th { min-width: 9rem; overflow-wrap: anywhere; }
+  td.bar span { text-align: left; } td.bar svg { display: block; width: 6.5rem; margin-left: 0; }
   figure img { padding: .1rem; } }
 @media print { :root { color-scheme: light; --ink: #000000; --soft: #333333; --paper: #ffffff; --panel: #ffffff;
   --line: #999999; --accent: #000000; --warn: #000000; --warn-paper: #ffffff; }
@@ -123,12 +130,19 @@ def table(caption: str, header: Sequence[str], rows: Iterable[Sequence[Any]], *,
 
 
 def long_table(
-    caption: str, header: Sequence[str], rows: Sequence[Sequence[Any]], rest: str, title: str, foot: Sequence[Any] = ()
+    caption: str,
+    header: Sequence[str],
+    rows: Sequence[Sequence[Any]],
+    rest: str,
+    title: str,
+    foot: Sequence[Any] = (),
+    shown: int = _SHOWN,
 ) -> list[Html]:
     """A table of the first rows; under a title with their number, the rest is folded away."""
-    parts = [table(caption, header, [*rows[:_SHOWN], *foot])]
-    if len(rows) > _SHOWN:
-        parts.append(folded(title.format(len(rows) - _SHOWN), table(rest, header, rows[_SHOWN:])))
+    shown = len(rows) if len(rows) <= shown + _SPARED else shown
+    parts = [table(caption, header, [*rows[:shown], *foot])]
+    if len(rows) > shown:
+        parts.append(folded(title.format(len(rows) - shown), table(rest, header, rows[shown:])))
     return parts
 
 
@@ -192,6 +206,8 @@ def _width(cell: str) -> str:
 
 def _spread(cell: str) -> str:
     """A mean, with its spread below it."""
+    if isinstance(cell, Html):
+        return cell
     mean, plus_minus, spread = cell.partition(" ± ")
     return Html(escaped(mean) + element("small", f" ± {spread}")) if plus_minus else cell
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -9,7 +10,7 @@ from numpy.typing import NDArray
 
 from hushpoint._types import Array
 from hushpoint.preprocessing.shapes import is_wide
-from hushpoint.report.page import Html, element, escaped, folded, joined, number, table
+from hushpoint.report.page import Html, element, escaped, folded, joined, long_table, number
 from hushpoint.schema import Number
 
 if TYPE_CHECKING:
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
 _NOISE_COLOUR = "#A8A8A8"
 _COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7")  # of scores, as many as there is room for
 _WIDTH, _HEIGHT, _OPEN = 320.0, 120.0, 12
+_VALUES = 8  # of a column, that are not folded away
 
 
 def has_shapes(model: TableModel) -> bool:
@@ -29,13 +31,14 @@ def has_shapes(model: TableModel) -> bool:
 def shapes(model: TableModel) -> list[Html]:
     """A picture for each column, those that stand out of their noise most first."""
     assert model.deviations is not None
-    drawn = []
+    drawn, records = [], model.schema.to_dict()["columns"]
     for name, column in model.schema.features.items():
         values, curves = model.shape(name)
         curves = curves.reshape(len(values), -1)
         bands = 2 * model.deviations.shapes[name].reshape(len(values), -1)
         strength = float(np.nanmax(np.abs(curves) / np.maximum(bands, 1e-300)))
-        drawn.append((strength, name, _picture(name, column, values, curves, bands, model.score_titles)))
+        declared = declared_shape(records[name])
+        drawn.append((strength, name, _picture(name, column, declared, values, curves, bands, model.score_titles)))
     drawn.sort(key=lambda one: -one[0])
     said = (
         "What each column adds to the score, less its mean over what is declared. Bands, and lines through bars, are "
@@ -53,27 +56,46 @@ def shapes(model: TableModel) -> list[Html]:
     return parts
 
 
-def written(value: float, deviation: float) -> str:
-    return f"{value:+.3f} ± {deviation:.3f}" if deviation > 0 else f"{value:+.3f}"
-
-
-def bar(share: float, reach: float, sure: bool) -> Html:
-    """A bar to the right for a positive coefficient, to the left for a negative one; the number stands beside it."""
+def with_bar(value: float, deviation: float, longest: float, sure: bool) -> Html:
+    """A number and its noise, and a bar: to the right for a positive one, to the left for a negative one."""
+    share, reach = value / longest, 2 * deviation / longest
     width = round(abs(share) * 98, 2)
     left = 100.0 if share >= 0 else round(100 - width, 2)
     colour = _NOISE_COLOUR if not sure else "#0072B2" if share >= 0 else "#D55E00"
     start, end = (round(100 + 98 * (share + side * reach), 2) for side in (-1, 1))
     line = f'<path d="M{start} 7H{end}" stroke="#808080" stroke-width="2" fill="none"/>' if reach else ""
-    return Html(
+    drawn = Html(
         '<svg viewBox="0 0 200 14" preserveAspectRatio="none" aria-hidden="true">'
         f'<rect x="{left}" y="2" width="{width}" height="10" fill="{colour}"/>{line}'
         '<rect x="99.5" y="0" width="1" height="14" fill="#808080"/></svg>'
     )
+    return Html(element("span", *_written(value, deviation)) + drawn)
 
 
-def _picture(name: str, column: Any, values: NDArray[Any], curves: Array, bands: Array, titles: list[str]) -> Html:
+def without_bar(value: float, deviation: float) -> Html:
+    """A number and its noise."""
+    return element("span", *_written(value, deviation))
+
+
+def _written(value: float, deviation: float) -> list[Any]:
+    return [f"{value:+.3f}", *([element("small", f" ± {deviation:.3f}")] if deviation > 0 else [])]
+
+
+def declared_shape(record: Mapping[str, Any]) -> str:
+    """What a column's record in the schema says of its shape, in words."""
+    said = [f"only {record['monotone']}"] if "monotone" in record else []
+    if "steps" in record:
+        steps = record["steps"]
+        at = ", ".join(map(number, steps)) if isinstance(steps, list) else ""
+        said.append(f"steps at {at}" if at else f"{steps} equal steps")
+    return "; ".join(said)
+
+
+def _picture(
+    name: str, column: Any, declared: str, values: NDArray[Any], curves: Array, bands: Array, titles: list[str]
+) -> Html:
     if not isinstance(column, Number):
-        return _bars(name, values, curves, bands, titles)
+        return _bars(name, declared, values, curves, bands, titles)
     low, high = float((curves - bands).min()), float((curves + bands).max())
     low, high = min(low, 0.0), max(high, 0.0)
     span = (high - low) or 1.0
@@ -90,6 +112,7 @@ def _picture(name: str, column: Any, values: NDArray[Any], curves: Array, bands:
     )
     bent = ", half of it for the first fiftieth" if is_wide(column.low, column.high) else ""
     said = f"from {number(column.low)} (left) to {number(column.high)}{bent}; up is {high:+.2f}, down {low:+.2f}"
+    said += f"; declared: {declared}" if declared else ""
     return element("figure", drawing, element("figcaption", element("strong", name), f": {said}"))
 
 
@@ -97,13 +120,15 @@ def _line(x: Array, y: Array) -> str:
     return "M" + "L".join(f"{a:.1f} {b:.1f}" for a, b in zip(x, y, strict=True))
 
 
-def _bars(name: str, values: NDArray[Any], curves: Array, bands: Array, titles: list[str]) -> Html:
+def _bars(name: str, declared: str, values: NDArray[Any], curves: Array, bands: Array, titles: list[str]) -> Html:
     longest = float((np.abs(curves) + bands).max()) or 1.0
     order = np.argsort(-np.abs(curves / np.maximum(bands, 1e-300)).max(axis=1), kind="stable")
     rows = []
     for k in order:
-        cells: list[Any] = [str(values[k])]
-        for value, band in zip(curves[k], bands[k], strict=True):
-            cells += [written(value, band / 2), bar(value / longest, band / longest, abs(value) >= band)]
-        rows.append(cells)
-    return table(name, (name, *(title for one in titles for title in (one, ""))), rows)
+        both = zip(curves[k], bands[k], strict=True)
+        rows.append(
+            [str(values[k]), *(with_bar(value, band / 2, longest, bool(abs(value) >= band)) for value, band in both)]
+        )
+    caption = f"{name} (declared: {declared})" if declared else name
+    rest, title = f"{name}, the other values", f"The other {{}} values of {name.replace('{', '{{').replace('}', '}}')}"
+    return joined(long_table(caption, (name, *titles), rows, rest, title, shown=_VALUES))
