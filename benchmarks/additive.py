@@ -86,33 +86,36 @@ def main() -> None:
     parser.add_argument("group", choices=("settled", "held out"))
     parser.add_argument("--data", type=Path, help="directory with adult.csv.gz and california_housing.csv.gz")
     parser.add_argument("--seeds", type=int, default=10)
+    parser.add_argument("--splits", type=int, default=1, help="so many random splits of each table, all seeds on each")
     parser.add_argument("--only", nargs="*")
     options = parser.parse_args()
     print(
-        f"Accuracy in %, or 100 R2; zero-out, delta = n^-1.1, mean of {options.seeds} seeds: linear / additive (gain)"
+        f"Accuracy in %, or 100 R2; zero-out, delta = n^-1.1, mean of {options.seeds} seeds"
+        f"{f' on {options.splits} splits' if options.splits > 1 else ''}: linear / additive (gain)"
     )
     print("| data set | " + " | ".join(f"eps {epsilon:g}" for epsilon in BUDGETS) + " | not private | time |")
     print("|---" * (len(BUDGETS) + 3) + "|")
     gains, worth, ratios = [], {}, []
     for name in options.only or datasets.names(options.group, options.data):
-        data = datasets.load(name, options.data)
-        plain = reference(data)
-        points = 1 if data.task == "classification" else 100
-        possible = points * (plain.additive - plain.linear)
+        splits = [datasets.load(name, options.data, split) for split in range(options.splits)]
+        points = 1 if splits[0].task == "classification" else 100
+        plain = points * np.mean([[one.linear, one.additive] for one in map(reference, splits)], axis=0)
+        possible = plain[1] - plain[0]
         cells, times = [], []
         for epsilon in BUDGETS:
-            runs = [(linear(data, epsilon, seed), additive(data, epsilon, seed)) for seed in range(options.seeds)]
-            (one, two), seconds = (
-                np.mean([[left[0], right[0]] for left, right in runs], axis=0),
-                np.array([[left[1], right[1]] for left, right in runs]),
-            )
-            cells.append(f"{one:.2f} / {two:.2f} ({two - one:+.2f})")
+            every = [(data, epsilon, seed) for data in splits for seed in range(options.seeds)]
+            runs = [(linear(*one), additive(*one)) for one in every]
+            scores = np.array([[left[0], right[0]] for left, right in runs])
+            seconds = np.array([[left[1], right[1]] for left, right in runs])
+            one, two = scores.mean(axis=0)
+            spread = f", s.e. {np.diff(scores).std() / np.sqrt(len(runs)):.2f}" if options.splits > 1 else ""
+            cells.append(f"{one:.2f} / {two:.2f} ({two - one:+.2f}{spread})")
             times.append(np.median(seconds[:, 1]) / np.median(seconds[:, 0]))
             gains.append(two - one)
             if possible >= WORTH:
                 worth.setdefault(name, []).append((two - one, possible))
         ratios.append(float(np.median(times)))
-        told = f"{points * plain.linear:.2f} / {points * plain.additive:.2f}"
+        told = f"{plain[0]:.2f} / {plain[1]:.2f}"
         print(f"| {name} | {' | '.join(cells)} | {told} | {ratios[-1]:.1f}x |", flush=True)
     print(f"\nCells that lose more than 0.5: {np.mean(np.array(gains) < -0.5):.0%}; the most: {-min(gains):.2f}.")
     if worth:

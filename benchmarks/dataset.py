@@ -65,11 +65,11 @@ def category(name: str, values: Any, levels: list[Any] | None = None) -> Categor
     return Category(name, words, sorted(set(words.tolist())) if levels is None else [str(level) for level in levels])
 
 
-def data_set(name: str, group: Literal["settled", "held out"], table: Table) -> DataSet:
-    """Split at random by seed 0, a quarter to test on; or as the table itself says."""
+def data_set(name: str, group: Literal["settled", "held out"], table: Table, split: int = 0) -> DataSet:
+    """Split at random by this seed, a quarter to test on; or as the table itself says."""
     people = len(table.target)
     if table.test is None:
-        order = np.random.default_rng(0).permutation(people)
+        order = np.random.default_rng(split).permutation(people)
         test, train = np.sort(order[: people // 4]), np.sort(order[people // 4 :])
     else:
         test, train = np.flatnonzero(table.test), np.flatnonzero(~table.test)

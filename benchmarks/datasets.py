@@ -68,11 +68,11 @@ def names(group: Group | None = None, directory: Path | None = None) -> list[str
     return [name for each in groups for name in (*EVERYWHERE[each], *(FROM_DIRECTORY[each] if directory else ()))]
 
 
-def load(name: str, directory: Path | None = None) -> DataSet:
-    """A data set by its name."""
+def load(name: str, directory: Path | None = None, split: int = 0) -> DataSet:
+    """A data set by its name, its rows split at random by this seed."""
     for group in EVERYWHERE:
         if name in EVERYWHERE[group]:
-            return data_set(name, group, EVERYWHERE[group][name]())
+            return data_set(name, group, EVERYWHERE[group][name](), split)
         if directory and name in FROM_DIRECTORY[group]:
-            return data_set(name, group, FROM_DIRECTORY[group][name](directory))
+            return data_set(name, group, FROM_DIRECTORY[group][name](directory), split)
     raise KeyError(f"no data set {name!r}; there are {', '.join(names(directory=directory))}")

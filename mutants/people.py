@@ -98,9 +98,9 @@ BUGS = [
     ),
     _estimators(
         name="descent-noise-without-factor-two",
-        file=f"{_HERE}/estimators/training.py",
-        old="operator.certificate(1.0).shift(facts.unit, adjacency) *",
-        new='operator.certificate(1.0).shift(facts.unit, "zero-out") *',
+        file=f"{_HERE}/estimators/pricing.py",
+        old="operator.certificate(relaxation).shift(facts.unit, adjacency)",
+        new='operator.certificate(relaxation).shift(facts.unit, "zero-out")',
         why="a replaced gradient moves the sum twice as far",
     ),
     _estimators(

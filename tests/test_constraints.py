@@ -208,6 +208,8 @@ def test_admm_says_that_its_guarantee_is_in_floating_point() -> None:
     told = str(model.fit(table, labels).guarantee_)
     assert "Holds for the program to the last bit" not in told
     assert "proxes are solved to" in told
+    assert "no prox fails, which very long rows could make it do" in told
+    assert "row_norm" not in told  # which is declared
 
 
 # Steps.

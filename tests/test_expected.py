@@ -109,6 +109,7 @@ def test_how_often_two_correlated_normals_agree():
         ({"guess": 0.7, "base_rate": 0.8}, "above base_rate = 0.8"),
         ({"base_rate": 0.3}, "base_rate is 0.3"),
         ({"guess": 1.0, "loss": "squared"}, "guess is 1"),
+        ({"base_rate": 0.5, "loss": "squared"}, "base_rate is 0.5. Leave it out"),
         ({"condition": 0.5}, "condition is 0.5"),
         ({"share": 0.0}, "share is 0"),
         ({"epsilons": []}, "epsilons is"),
@@ -152,6 +153,25 @@ def test_of_a_model_nothing_but_its_plan_is_asked(target, model, monkeypatch):
     told = [of_tables.expected_of(one) for one in fits]
     assert told[0] == told[1]
     assert (told[0].n, told[0].epsilons) == (600, (0.3, 1.0))
+    assert ("penalty is left out" in str(told[0])) == (model == "lasso")
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ({}, False),
+        ({"alpha": 0.1}, True),
+        ({"alpha": 0.0}, False),
+        ({"penalty": None}, False),
+        ({"penalty": "l1"}, True),
+        ({"penalty": "elasticnet", "alpha": 0.0}, False),
+    ],
+)
+def test_a_penalty_that_is_left_out_is_told(given, said, monkeypatch):
+    # catches: an answer for a model without its penalty that does not say so
+    monkeypatch.setattr(of_estimators, "EPSILONS", (0.3,))
+    fitted = fit_model(table(0), Schema(COLUMNS, "ill"), epsilon=1, model="logistic", seed=0, **given)
+    assert ("penalty is left out" in str(of_tables.expected_of(fitted))) == said
 
 
 def test_what_learned_ranges_cost_is_missing(monkeypatch):
@@ -189,6 +209,7 @@ def test_fit_draws_the_curve_and_says_what_is_wrong_before_it_spends(tmp_path, m
         ("--guess 0.9", "--guess and --base-rate are for the picture"),
         ("--curve c --guess 0.4", "guess is 0.4"),
         ("--curve c --target stage", "3 classes"),
+        ("--base-rate 0.5", "--guess and --base-rate are for the picture"),
         ("--curve none/c", "no folder 'none'"),
     ):
         result = run(line)

@@ -470,6 +470,37 @@ def test_scores_of_the_library_s_own_models_are_whole(monkeypatch: pytest.Monkey
     assert arithmetic(**own) == "whole"
 
 
+@pytest.mark.parametrize("two_class", [True, False])
+def test_selections_among_additive_models_are_whole_but_for_admm(two_class: bool) -> None:
+    # Catches: curves that do not say what they are made of, steps of ADMM that pass for whole numbers
+    kind: Any = hp.PrivateAdditiveClassifier if two_class else hp.PrivateAdditiveRegressor
+    own: dict[str, Any] = {"ranges": (-3, 3)} | ({} if two_class else {"target_range": (-1, 1)})
+    X, y = labelled(80)
+
+    def said(candidates: Any, **more: Any) -> str:
+        search = select(kind(**own, **more), candidates, mean_candidates=2.0)
+        return search.fit(X, y if two_class else X[:, 0] / 3).guarantee_.arithmetic
+
+    assert said({"missing": [()]}) == "whole"
+    assert said({"lattice": [True, False]}) == "real"
+    if two_class:
+        assert said({"missing": [()]}, constrained_by="admm") == "whole"  # nothing is monotone
+        assert said({"missing": [()]}, constrained_by="admm", monotone={0: 1}) == "real"
+
+
+def test_a_prediction_of_an_additive_model_is_to_the_bit_a_function_of_its_row() -> None:
+    # Catches: noisy scores by predictions that depend on which rows they are made with
+    X, _ = labelled(400)
+    model = hp.PrivateAdditiveRegressor(
+        epsilon=8.0, delta=1e-4, ranges=(-3, 3), target_range=(-1, 1), random_state=0
+    ).fit(X, X[:, 0] / 3)
+    whole = model._predict_alone(X)
+    assert model.encoder_.waves > 0
+    np.testing.assert_allclose(whole, model.predict(X), rtol=1e-9, atol=1e-12)
+    for rows in (slice(7, 8), slice(3, 200, 2), np.random.default_rng(0).permutation(400)):
+        np.testing.assert_array_equal(model._predict_alone(X[rows]), whole[rows])
+
+
 @pytest.mark.parametrize("lattice", [True, False])
 def test_the_number_of_runs_has_the_accounted_law(lattice: bool) -> None:
     # Catches: a fit that draws its runs from another law than the one it is charged for. False alarm 1e-6.

@@ -15,6 +15,7 @@ import pandas as pd
 import pytest
 
 from hushpoint._files import written_whole
+from hushpoint.cells import column_of, missing, numbers, texts
 from hushpoint.privacy.guarantee import Guarantee
 from hushpoint.tables import (
     Boolean,
@@ -302,6 +303,27 @@ def test_a_broken_file_is_told_without_its_cells(write, name, content, told):
     assert "secr" not in str(caught.value)
     with pytest.raises(ValueError, match="no file"):
         read_table("no/such.csv")
+
+
+def test_long_whole_numbers_of_parquet_keep_their_digits_beside_a_missing_cell(write, monkeypatch):
+    # catches: users or categories 2^53 and 2^53 + 1 that become one, since pandas reads a column with a null as floats
+    ids = [2**53, 2**53 + 1, None, 2**63 - 1]
+    cells = {"id": pd.array(ids, "Int64"), "size": pd.array([1e300, 2.5, None, 0.0], "Float64")}
+    cells["few"] = pd.array([1, 2, None, 3], "Int64")
+
+    def read_parquet(place, columns=None, dtype_backend=None):  # as pandas does it by pyarrow, which is not needed here
+        frame = pd.DataFrame(cells)[columns or list(cells)]
+        return frame if dtype_backend == "numpy_nullable" else frame.astype("float64")
+
+    monkeypatch.setattr(pd, "read_parquet", read_parquet)
+    table = read_table(write("a.parquet", b""))
+    assert list(table.columns) == ["id", "size", "few"]
+    assert texts(column_of(table, "id"))[:2] == [str(2**53), str(2**53 + 1)]
+    assert texts(column_of(table, "id"))[3] == str(2**63 - 1)
+    for name, missing_one in (("id", 2), ("size", 2), ("few", 2)):
+        assert np.flatnonzero(missing(column_of(table, name), ())).tolist() == [missing_one]
+    assert table["size"].dtype == table["few"].dtype == np.float64
+    np.testing.assert_array_equal(numbers(column_of(table, "id"), ()), [2.0**53, 2.0**53, np.nan, 2.0**63])
 
 
 # --- writing ---------------------------------------------------------------------------------------------------------

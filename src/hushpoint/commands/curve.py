@@ -23,7 +23,8 @@ GuessOption = Annotated[
     ),
 ]
 BaseRateOption = Annotated[
-    float, typer.Option(help="For --curve: a public guess of the share of the more frequent of two classes.")
+    float | None,
+    typer.Option(help="For --curve: a public guess of the share of the more frequent of two classes; default: 0.5."),
 ]
 
 
@@ -33,7 +34,7 @@ class Asked:
 
     stem: Path
     guess: float | None
-    base_rate: float
+    base_rate: float | None
 
     @property
     def files(self) -> tuple[Path, Path]:
@@ -51,11 +52,11 @@ class Asked:
 
 
 def asked_for(
-    curve: Path | None, schema: Path, target: str | None, guess: float | None, base_rate: float, force: bool
+    curve: Path | None, schema: Path, target: str | None, guess: float | None, base_rate: float | None, force: bool
 ) -> Asked | None:
     """What is to be drawn; whatever is wrong with it is said before the budget is spent."""
     if curve is None:
-        if guess is not None or base_rate != 0.5:
+        if guess is not None or base_rate is not None:
             raise ValueError("--guess and --base-rate are for the picture. Pass --curve FILE too, or leave them out.")
         return None
     from hushpoint._files import require_free

@@ -81,7 +81,7 @@ def fit(
     seed: Annotated[int | None, typer.Option(help="For experiments; a model to release needs none.", min=0)] = None,
     curve: CurveOption = None,
     guess: GuessOption = None,
-    base_rate: BaseRateOption = 0.5,
+    base_rate: BaseRateOption = None,
     force: Force = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:

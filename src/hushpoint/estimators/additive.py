@@ -89,6 +89,15 @@ class _PrivateAdditive(TellsOfRefits, BaseEstimator):
         self.linear_._restate(whole, guarantee)
         self.parameters_ = self.linear_.parameters_
 
+    @silent_about("X")
+    def _predict_alone(self, X: Any) -> NDArray[Any]:
+        """``predict``, each answer to the bit a function of its row and of the model."""
+        return self.linear_._predict_alone(self._encoded(X))
+
+    def _in_whole_numbers(self) -> bool:
+        """Whether the guarantee of every fit with these parameters is one in whole numbers: steps of ADMM are not."""
+        return bool(self.lattice) and (self.constrained_by != "admm" or not self.monotone)
+
     def _check_parameters(self) -> None:
         """What can be checked of the constructor's arguments without a table."""
         self._linear(1.0)._check_parameters()

@@ -14,10 +14,10 @@ import numpy as np
 from hushpoint._threads import one_thread
 from hushpoint.estimators.constraints import Cone
 from hushpoint.estimators.metric import Metric
+from hushpoint.estimators.pricing import noise_std
 from hushpoint.noise import Noise
 from hushpoint.operators.admm import GeneralADMM
 from hushpoint.plan import Plan
-from hushpoint.privacy.gaussian import round_up
 from hushpoint.privacy.guarantee import Adjacency
 from hushpoint.problem import Facts
 from hushpoint.regularizers import Box, Zero
@@ -25,7 +25,6 @@ from hushpoint.schedules import EveryBlock
 
 _RELAXATION = 0.5
 _WEIGHT = 0.5  # of the slopes beside x: more makes the steps shorter
-_LIFT = 4e-15  # more than accounting rounds up: what the plan states is then within its share
 
 
 def admm_plan(facts: Facts, cone: Cone, metric: Metric, mu: float, adjacency: Adjacency, tail: float | None) -> Plan:
@@ -41,7 +40,6 @@ def admm_plan(facts: Facts, cone: Cone, metric: Metric, mu: float, adjacency: Ad
         Box(low, math.inf),
         A=np.vstack([slopes, np.eye(facts.features)]),
     )
-    shift = operator.certificate(_RELAXATION).shift(facts.unit, adjacency)
-    noise = Noise(round_up(shift * math.sqrt(metric.steps) / mu, _LIFT), "block")
+    noise = Noise(noise_std(operator, facts, mu, adjacency, metric.steps, _RELAXATION), "block")
     plan = Plan(operator, EveryBlock(1), noise, metric.steps, relaxation=_RELAXATION, facts=operator.facts)
     return replace(plan, tail_average=tail)

@@ -213,14 +213,13 @@ class ErrorBars:
         metric = self.law.metric
         inside = metric.least * metric.scales**2
         curvatures = max(float(self.slopes.curvature[0]), 1e-3 * self.loss.smoothness) * inside
-        return walked(
-            curvatures + self.penalty.l2 * metric.scales**2,
-            metric.time,
-            metric.steps,
-            self.tail,
-            self.law.unit_noise,
-            metric.momentum,
+        # Each step ends with the prox of the penalty, which divides by this much: a large one makes no step go astray.
+        pull = self.penalty.l2 * metric.scales**2
+        shrunk = 1 / (1 + metric.time / metric.steps * pull)
+        walk = walked(
+            (curvatures + pull) * shrunk, metric.time, metric.steps, self.tail, self.law.unit_noise, metric.momentum
         )
+        return Walk(walk.left, walk.deviation * shrunk)
 
     @cached_property
     def scale_error(self) -> tuple[Array, Array]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import textwrap
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from itertools import product
 from typing import Any
 
@@ -35,7 +35,7 @@ class ExpectedAccuracy:
 
     ``measure`` is "accuracy" or "R2"; ``guess`` the score without privacy that all of this rests on, ``base_rate`` that
     of a model that knows nothing. Nine of ten models are expected between ``low`` and ``high``: over the noise, and
-    over what is not known of the data.
+    over what is not known of the data. ``remark`` says what was left out, if anything was.
     """
 
     n: int
@@ -49,6 +49,7 @@ class ExpectedAccuracy:
     expected: tuple[float, ...]
     low: tuple[float, ...]
     high: tuple[float, ...]
+    remark: str = field(default="", kw_only=True)
 
     def needed(self, score: float, *, surely: bool = False) -> float | None:
         """The least epsilon at which this score is expected; None where none of those looked at is enough.
@@ -89,7 +90,8 @@ class ExpectedAccuracy:
         answers = [f"{share:.0%} of the gain ({self.share(share):.3f}) {self._answer(share)}" for share in (0.5, 0.9)]
         words = (
             f"Of {self.guess:g} without privacy, a guess, and {self.base_rate:g} for a model that knows nothing: "
-            f"{' and '.join(answers)}. {self.n} people, {self.p} features, delta = {self.delta:.2g}, {self.adjacency}."
+            f"{' and '.join(answers)}. {self.n} people, {self.p} features, delta = {self.delta:.2g}, {self.adjacency}. "
+            f"{self.remark}"
         )
         return "\n".join(lines) + "\n" + textwrap.fill(words, 100, break_on_hyphens=False)
 
@@ -106,7 +108,7 @@ def expected_accuracy(
     epsilons: float | Sequence[float] = EPSILONS,
     *,
     guess: float | None = None,
-    base_rate: float = 0.5,
+    base_rate: float | None = None,
     delta: float | None = None,
     adjacency: Adjacency = "replace-one",
     loss: str | Loss = "logistic",
@@ -115,6 +117,8 @@ def expected_accuracy(
     share: float = 1.0,
 ) -> ExpectedAccuracy:
     """What an estimator with its defaults is expected to score, from public facts and a guess: no data is touched.
+
+    Without a penalty: what one keeps from a model is not part of it.
 
     Parameters
     ----------
@@ -126,8 +130,8 @@ def expected_accuracy(
     guess : float, optional
         The score without privacy: accuracy of two classes, or R2. Not from the data that is to be protected: from
         experience, or from public data like it. Default: 0.85 or 0.5.
-    base_rate : float
-        The share of the more frequent class.
+    base_rate : float, optional
+        The share of the more frequent of two classes. Default: 0.5. Numbers have none: there R2 is 0 for the mean.
     delta : float, optional
         Default: ``n**-1.1``.
     adjacency : {"replace-one", "zero-out"}
@@ -172,12 +176,15 @@ def expected_accuracy(
     )  # fmt: skip
 
 
-def assumed_target(loss: Loss, guess: float | None, base_rate: float) -> Target:
+def assumed_target(loss: Loss, guess: float | None, base_rate: float | None) -> Target:
     """The target that goes with a guess."""
     if loss.labels != "two-class":
+        remedy = f"Leave it out: it is for two classes, and the loss is {loss.name!r}. R2 is 0 for a constant."
+        require(base_rate is None, "base_rate", base_rate, remedy)
         guess = 0.5 if guess is None else guess
         require(0 < guess < 1, "guess", guess, "Pass the R2 of a model without privacy, above 0 and below 1.")
         return Target(False, 0.5, math.sqrt(guess), guess)
+    base_rate = 0.5 if base_rate is None else base_rate
     require(0.5 <= base_rate < 1, "base_rate", base_rate, "Pass the share of the more frequent class, 0.5 or more.")
     guess = max(0.85, (1 + base_rate) / 2) if guess is None else guess
     remedy = f"Pass the accuracy of a model without privacy, above base_rate = {base_rate:g} and below 1."

@@ -23,28 +23,26 @@ from hushpoint.estimators.few_rounds import extrapolated
 from hushpoint.estimators.metric import MappedRidge, Metric, Moments, believed_centre, believed_square, choose_metric
 from hushpoint.estimators.penalty import Penalty
 from hushpoint.estimators.planner import Parameters, clips_moved
+from hushpoint.estimators.pricing import priced as _priced
 from hushpoint.estimators.residuals import Residuals
 from hushpoint.estimators.uncertainty import NoiseLaw, mean_curvature
 from hushpoint.losses import Loss
-from hushpoint.noise import Noise, bits_missing, source_for
+from hushpoint.noise import source_for
 from hushpoint.operators.base import Operator
 from hushpoint.operators.gradient import Descent, Gradient
 from hushpoint.operators.lattice_gradient import GradientGrid, LatticeGradient
 from hushpoint.operators.lattice_moments import LatticeMeans, LatticeMeanSquare, LatticeMoments
 from hushpoint.operators.moments import Means, MeanSquare, SecondMoments
 from hushpoint.plan import Plan
-from hushpoint.privacy.gaussian import round_up
-from hushpoint.privacy.guarantee import Adjacency, Guarantee, compose
+from hushpoint.privacy.guarantee import Guarantee, compose
 from hushpoint.problem import Facts, Problem
 from hushpoint.regularizers import ElasticNet, Regularizer, Zero
 from hushpoint.rows import ArrayRows, Mapped, Rows
-from hushpoint.schedules import EveryBlock
 
 _SMALLEST_NORM = 1e-60
 _TARGET_CONSTANT = 0.7  # with which mean and mean square of a target are as noisy as each other
 _TOLD = 0.3  # deviations of noise, from which on a coefficient is kept: few that the threshold let through have so much
 _SLOPE = 0.5  # of a logistic loss at 0
-_LIFT = 4e-15  # more than accounting rounds up: what a plan states is then within its share
 
 
 Part = Literal["ranges", "target", "means", "second moments", "length", "descent", "calibration", "residual", "plan"]
@@ -375,6 +373,7 @@ def spent(links: Sequence[Link], parameters: Parameters, delta: float, source: s
         assumptions=(
             *_of(links, "second moments").plan.certificate.because,
             f"second moments released with {parameters.moment_share:.2g} of the budget",
+            *(f"the size of residuals with {parameters.residual_share:.2g}" for one in links if one.part == "residual"),
             *grounds,
             *(("its terms in means and moments are 0 as well",) if parameters.adjacency == "zero-out" else ()),
             *((f"one budget for {models} models, split equally",) if models > 1 else ()),
@@ -442,18 +441,6 @@ def train(
         guarantee = replace(guarantee, assumptions=(*guarantee.assumptions, problem.word_of_store))
     steps = sum(link.plan.steps for link in passed if link.part == "descent")
     return Trained(found.models, found.errors, guarantee, steps, passes=sum(link.plan.steps for link in passed))
-
-
-def _priced(operator: Operator, facts: Facts, mu: float, adjacency: Adjacency, steps: int = 1) -> Plan:
-    """Everybody's messages, summed in every step, with noise at which all steps together cost mu or a little less."""
-    std = round_up(operator.certificate(1.0).shift(facts.unit, adjacency) * math.sqrt(steps) / mu, _LIFT)
-    unit = operator.unit
-    if unit is not None:
-        if bits := bits_missing(std, unit):
-            return _priced(operator.coarser(bits), facts, mu, adjacency, steps)
-        std = unit * math.ceil(std / unit)
-    noise = Noise(std, "sum", unit)
-    return Plan(operator, EveryBlock(facts.items), noise, steps, relaxation=1.0, facts=facts)
 
 
 def _as_they_are(rows: Rows) -> Rows:

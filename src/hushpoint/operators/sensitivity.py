@@ -39,7 +39,7 @@ def moved_certificate(
     if tolerance:
         because = [*because, f"proxes are solved to {tolerance:g}"]
         if facts.row_norm is None:
-            because.append("no prox fails, which without row_norm long rows could make it do")
+            because.append("no prox fails, which very long rows could make it do")
     table = {("user", "replace-one"): moved + slack, ("user", "zero-out"): moved / 2 + slack}
     if not facts.knows_rows:
         return Certificate(lipschitz, table, tuple(because), (ROWS_ARE_PRIVATE,), theorem)

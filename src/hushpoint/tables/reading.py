@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import IO, Any
 
 CHUNK = 50_000
+_EXACT = 2**53  # up to here a floating-point number is a whole one to the last digit
 
 
 def read_table(path: str | Path) -> Any:
@@ -83,7 +84,15 @@ def _parquet(place: Path) -> Any:
     except ImportError:
         raise ValueError("Parquet needs pandas and pyarrow. Install both, or save the table as CSV.") from None
     try:
-        return pandas.read_parquet(place)
+        table = pandas.read_parquet(place)
+        # Beside a missing cell whole numbers are read as floating-point ones, which lose the last digits of long ones.
+        floats = table.select_dtypes("float")
+        long = list(floats.columns[(floats.abs() >= _EXACT).any()])
+        if long:
+            read = pandas.read_parquet(place, columns=long, dtype_backend="numpy_nullable")
+            whole = read.select_dtypes("integer").astype(object)  # NumPy would make floats of them again
+            table[list(whole.columns)] = whole
+        return table
     except ImportError:
         raise ValueError("Parquet needs pyarrow. Install it, or save the table as CSV.") from None
     except Exception:
