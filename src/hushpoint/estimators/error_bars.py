@@ -21,7 +21,7 @@ from hushpoint.estimators.calibration import Calibration
 from hushpoint.estimators.metric import Metric
 from hushpoint.estimators.penalty import Penalty
 from hushpoint.estimators.uncertainty import NoiseLaw, residual_left
-from hushpoint.estimators.walk import Walk, walked
+from hushpoint.estimators.walk import Walk, averaged, walked
 from hushpoint.losses import Logistic, Loss
 from hushpoint.problem import Facts
 
@@ -209,17 +209,16 @@ class ErrorBars:
 
     @cached_property
     def walk(self) -> Walk:
-        """The descent, direction by direction of the metric; where there may be nothing, nothing calls noise back."""
+        """The descent without a penalty, direction by direction of the metric."""
         metric = self.law.metric
-        inside = metric.least * metric.scales**2
-        curvatures = max(float(self.slopes.curvature[0]), 1e-3 * self.loss.smoothness) * inside
-        # Each step ends with the prox of the penalty, which divides by this much: a large one makes no step go astray.
-        pull = self.penalty.l2 * metric.scales**2
-        shrunk = 1 / (1 + metric.time / metric.steps * pull)
-        walk = walked(
-            (curvatures + pull) * shrunk, metric.time, metric.steps, self.tail, self.law.unit_noise, metric.momentum
-        )
-        return Walk(walk.left, walk.deviation * shrunk)
+        return walked(self.curvatures, metric.time, metric.steps, self.tail, self.law.unit_noise, metric.momentum)
+
+    @cached_property
+    def curvatures(self) -> Array:
+        """Of the mean loss along the directions of the metric; where there may be nothing, nothing calls noise back."""
+        metric = self.law.metric
+        curvature = max(float(self.slopes.curvature[0]), 1e-3 * self.loss.smoothness)
+        return np.asarray(curvature * metric.least * metric.scales**2)
 
     @cached_property
     def scale_error(self) -> tuple[Array, Array]:
@@ -259,8 +258,35 @@ class ErrorBars:
     def _root(self, grown: Array | float = 1.0) -> Array:
         """R with ``R R'`` the covariance of the descent's noise, each direction's grown by a factor."""
         metric = self.law.metric
+        if self.penalty.l2:
+            return self._penalised_root()
         along = metric.scales * self.walk.deviation * grown
         root = along.copy() if metric.basis is None else metric.basis * along
+        if self.intercept:
+            root[-1] *= self.law.constant
+        return np.asarray(root)
+
+    def _penalised_root(self) -> Array:
+        """The same where each step ends with the prox of a penalty, which leaves the intercept alone.
+
+        The prox divides by ``S S'``, which turns directions: in the coordinates ``S' x`` a step is symmetric again.
+        """
+        metric, step = self.law.metric, self.law.metric.time / self.law.metric.steps
+        noise = self.law.unit_noise * math.sqrt(metric.steps) * step
+        if metric.basis is None:
+            pull = 1 + step * self.penalty.l2 * metric.scales**2
+            pull[len(pull) - self.intercept :] = 1.0
+            _, shares = averaged((1 - step * self.curvatures) / pull, metric.steps, self.tail)
+            root = metric.scales * noise / pull * np.sqrt((shares**2).sum(axis=1))
+        else:
+            kept = metric.matrix[: len(metric.matrix) - self.intercept]
+            prox = np.linalg.cholesky(np.eye(len(metric.matrix)) + step * self.penalty.l2 * kept.T @ kept)
+            turned = np.linalg.solve(prox, metric.basis)
+            values, directions = np.linalg.eigh((turned * (1 - step * self.curvatures)) @ turned.T)
+            back = np.linalg.solve(prox.T, directions)
+            _, shares = averaged(values, metric.steps, self.tail, metric.momentum)
+            squares, axes = np.linalg.eigh((shares @ shares.T) * (back.T @ back))
+            root = metric.matrix @ back @ (noise * axes * np.sqrt(np.maximum(squares, 0.0)))
         if self.intercept:
             root[-1] *= self.law.constant
         return np.asarray(root)

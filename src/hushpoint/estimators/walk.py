@@ -23,30 +23,37 @@ def walked(curvatures: Array, time: float, steps: int, tail: float, unit_noise: 
 
     ``unit_noise`` is the deviation of the noise on one step's gradient over the root of the number of steps.
     """
+    step = time / steps
+    left, shares = averaged(1 - step * curvatures, steps, tail, momentum)
+    return Walk(left, unit_noise * math.sqrt(steps) * step * np.sqrt((shares**2).sum(axis=1)))
+
+
+def averaged(kept: Array, steps: int, tail: float, momentum: float = 0.0) -> tuple[Array, Array]:
+    """Where each step keeps so much of the point: what the tail average has of the first one, and of each step's noise.
+
+    With ``momentum`` each step is made from beyond the point reached, as far as that says.
+    """
+    last = max(1, round(tail * steps))
     if momentum:
-        return _with_momentum(curvatures, time / steps, steps, tail, unit_noise * math.sqrt(steps), momentum)
-    step, last = time / steps, max(1, round(tail * steps))
-    powers = (1 - step * curvatures[:, None]) ** np.arange(steps + 1)
-    averaged = np.zeros((len(curvatures), steps))  # of the noise of each step, what the average has
+        return _with_momentum(kept[:, None], steps, last, momentum)
+    powers = kept[:, None] ** np.arange(steps + 1)
+    shares = np.zeros((len(kept), steps))
     for back in range(last):
         # The iterate after step k = steps - back has the noise of step j times a^(k-j).
         reached = steps - back
-        averaged[:, :reached] += powers[:, reached - 1 :: -1][:, :reached]
-    deviation = unit_noise * math.sqrt(steps) * step / last * np.sqrt((averaged**2).sum(axis=1))
-    return Walk(powers[:, steps - last + 1 :].mean(axis=1), deviation)
+        shares[:, :reached] += powers[:, reached - 1 :: -1][:, :reached]
+    return powers[:, steps - last + 1 :].mean(axis=1), shares / last
 
 
-def _with_momentum(curvatures: Array, step: float, steps: int, tail: float, noise: float, momentum: float) -> Walk:
-    """The same where each gradient is taken beyond the point reached, as far as ``momentum`` says."""
-    last = max(1, round(tail * steps))
+def _with_momentum(kept: Array, steps: int, last: int, momentum: float) -> tuple[Array, Array]:
     # Of each point: what is not learned (in the first column), and what it has of the noise of each step.
-    point = np.zeros((len(curvatures), steps + 1))
+    point = np.zeros((len(kept), steps + 1))
     point[:, 0] = 1.0
-    before, averaged, kept = point, np.zeros_like(point), 1 - step * curvatures[:, None]
+    before, mean = point, np.zeros_like(point)
     for done in range(steps):
         reached = kept * (point + (momentum * (point - before)))
-        reached[:, done + 1] -= step * noise
+        reached[:, done + 1] += 1.0
         before, point = point, reached
         if done >= steps - last:
-            averaged += point / last
-    return Walk(averaged[:, 0], np.sqrt((averaged[:, 1:] ** 2).sum(axis=1)))
+            mean += point / last
+    return mean[:, 0], mean[:, 1:]

@@ -237,7 +237,7 @@ def _encoded(
             waves = shapes.fitting(waves, column.steps)
             straight = column.monotone is not None
             what = shapes.encoded(known, column.low, column.high, waves, column.steps, straight)
-            where, size = np.tile(np.arange(1 + waves), (len(values), 1)), 1 + waves
+            where, size = np.broadcast_to(np.arange(1 + waves), (len(values), 1 + waves)), 1 + waves
     if missing.any():
         if column.missing == "error":
             raise ValueError(

@@ -111,6 +111,8 @@ def indicators(positions: Indices, values: Array, width: int, sparse: bool) -> A
     """A table with ``values[i, j]`` at column ``positions[i, j]`` of row i, all positions of a row being different."""
     rows, entries = positions.shape
     if not sparse:
+        if entries == width and (positions == np.arange(width)).all():  # numbers alone, each at its place
+            return values
         table = np.zeros((rows, width))
         table[np.arange(rows)[:, None], positions] = values
         return table
