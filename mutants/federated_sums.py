@@ -14,8 +14,23 @@ _lost = partial(Mutant, room="secure federations", tests=("tests/federated/test_
 _law = partial(Mutant, room="secure federations", tests=("tests/federated/test_secure_law.py",))
 _agreed = partial(Mutant, room="secure federations", tests=("tests/federated/test_secure_covenants.py",))
 _trained = partial(Mutant, room="secure federations", tests=("tests/federated/test_secure_trainings.py",))
+_judged = partial(Mutant, room="secure federations", tests=("tests/federated/test_secure_evaluation.py",))
 
 BUGS = [
+    _judged(
+        name="figures-beside-the-budget",
+        file=f"{_HERE}/covenant.py",
+        old="math.sqrt(share) * mu), math.sqrt(1 - share) * mu\n    if to_learn",
+        new="math.sqrt(share) * mu), mu\n    if to_learn",
+        why="what held-out rows tell is not paid for by the training",
+    ),
+    _judged(
+        name="noise-of-figures-understated",
+        file="src/hushpoint/estimators/held_out.py",
+        old="return {merit: std / math.sqrt(share) for merit",
+        new="return {merit: std for merit",
+        why="people take noise for what the model is worth",
+    ),
     _refused(
         name="no-line-in-the-ledger",
         file=f"{_HERE}/site.py",

@@ -339,7 +339,8 @@ class SecureServer:
     def _share(self, survivors: Sequence[int]) -> float:
         """How much of the weight of all items the survivors have: it is public."""
         training = self.covenant.training
-        weights = training.facts.item_weights if training.sites_are_items else np.array(self.covenant.items)
+        items = self.covenant.items_for(self._link.part)
+        weights = training.facts.item_weights if training.sites_are_items else np.array(items)
         return float(weights[list(survivors)].sum() / weights.sum())
 
     def _answer(self) -> Answer:
@@ -372,7 +373,7 @@ class SecureServer:
         """Failed rounds have used up what this plan could spend: go on with what it made, or without it, or end."""
         if self.state.steps:
             self._go_on(self._answer())
-        elif self._link.part in ("calibration", "residual"):
+        elif self._link.part in ("calibration", "residual", "held out"):
             self._go_on(Answer(np.zeros(0), np.zeros(0)))
         else:
             self.state.ended = "spent"

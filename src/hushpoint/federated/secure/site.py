@@ -49,13 +49,22 @@ class SiteData:
     """The rows of a site, and the targets of each model in their order (None: those of the rows).
 
     Where ranges of columns are learned, ``values`` are the columns as they are, and ``encoded`` gives the rows once the
-    ranges are known; ``rows`` are those with the public bounds.
+    ranges are known; ``rows`` are those with the public bounds. ``held_out`` are rows that no training sees.
     """
 
     rows: Rows
     targets: Sequence[Array] | None = None
     values: Rows | None = None
     encoded: Callable[[Ranges], SiteData] | None = None
+    held_out: SiteData | None = None
+
+    def to_tell(self) -> SiteData:
+        """The held-out rows; where there are several models, with the place of the class as target."""
+        assert self.held_out is not None  # seen to when the site was made
+        rows, targets = self.held_out.rows, self.held_out.targets
+        if targets is not None and len(targets) > 1:
+            rows = replace(rows, targets=np.argmax(targets, axis=0).astype(np.float64))
+        return SiteData(rows)
 
 
 class SecureSite:
@@ -317,7 +326,8 @@ class SecureSite:
             data = encoded(link.ranges)
             _require_as_agreed(self.covenant, self.number, data)
             self._encoded = link.ranges, data
-        return self._encoded[1]
+        data = self._encoded[1]
+        return data.to_tell() if link.part == "held out" else data
 
     # --- what it costs
 
@@ -356,10 +366,21 @@ class SecureSite:
 
 def _require_as_agreed(covenant: Covenant, number: int, data: SiteData) -> None:
     """Whether the rows of a site are as many, and as wide, as the guarantee takes them to be: all of it is public."""
-    facts, rows = covenant.training.facts, data.rows
-    alone = covenant.training.sites_are_items
+    training = covenant.training
+    _require_counts(covenant, number, data.rows, 1 if training.sites_are_items else covenant.items[number])
+    if training.held_out:
+        if data.held_out is None:
+            raise ValueError(
+                f"site {number} has no held-out rows, and the covenant asks for figures on them. Name their file in "
+                'site.toml: test = "test.csv".'
+            )
+        _require_counts(covenant, number, data.held_out.rows, training.held_out[number], "held-out ")
+
+
+def _require_counts(covenant: Covenant, number: int, rows: Rows, items: int, kind: str = "") -> None:
+    facts, alone = covenant.training.facts, covenant.training.sites_are_items
     counts = {"items": rows.items, "columns": rows.store.width}
-    agreed = {"items": 1 if alone else covenant.items[number], "columns": facts.width}
+    agreed = {"items": items, "columns": facts.width}
     if facts.unit == "record":  # each row is an item
         counts["rows"], agreed["rows"] = len(rows), agreed["items"]
     elif alone and facts.knows_rows:
@@ -367,7 +388,7 @@ def _require_as_agreed(covenant: Covenant, number: int, data: SiteData) -> None:
     for name, found in counts.items():
         if found != agreed[name]:
             raise ValueError(
-                f"site {number} holds {found} {name} and the covenant says {agreed[name]}. How many there are is "
+                f"site {number} holds {found} {kind}{name} and the covenant says {agreed[name]}. How many there are is "
                 "public, and the guarantee rests on it: correct the data, or agree anew."
             )
     if facts.unit == "user" and rows.offsets is None:

@@ -10,6 +10,7 @@ import numpy as np
 
 from hushpoint.estimators.declared import Declared
 from hushpoint.estimators.training import Agree, Chain, Found, Link
+from hushpoint.federated.secure.evaluation import Evaluation
 from hushpoint.federated.secure.price import priced
 from hushpoint.federated.secure.ranges import RangeSearch, after_ranges
 from hushpoint.plan import Plan
@@ -44,6 +45,10 @@ class Training(Protocol):
     def to_learn(self) -> tuple[str, ...]:
         """The columns whose ranges are learned first."""
 
+    @property
+    def held_out(self) -> tuple[int, ...]:
+        """How many items each site holds out for figures at the end; none where there are no figures."""
+
     def links(self, agree: Agree | None = None) -> Chain:
         """The plans."""
 
@@ -56,10 +61,14 @@ class Training(Protocol):
 
 @dataclass(frozen=True)
 class EstimatorTraining:
-    """The training of an estimator, with rows at the sites as items; before it, ranges of columns may be learned."""
+    """The training of an estimator, with rows at the sites as items.
+
+    Before it, ranges of columns may be learned; after it, held-out rows may tell how good the model is.
+    """
 
     declared: Declared
     ranges: RangeSearch | None = None
+    evaluation: Evaluation | None = None
     sites_are_items = False
 
     @property
@@ -78,25 +87,38 @@ class EstimatorTraining:
     def to_learn(self) -> tuple[str, ...]:
         return () if self.ranges is None else self.ranges.names
 
+    @property
+    def held_out(self) -> tuple[int, ...]:
+        return () if self.evaluation is None else self.evaluation.items
+
     def links(self, agree: Agree | None = None) -> Chain:
+        links = self.declared.links(agree)
+        if self.evaluation is not None:
+            links = self.evaluation.after(links, self.declared)
         if self.ranges is None:
-            return (yield from self.declared.links(agree))
+            return (yield from links)
         ranges = yield from self.ranges.links(self.facts, self.adjacency)
-        return (yield from after_ranges(self.declared.links(agree), ranges))
+        return (yield from after_ranges(links, ranges))
 
     def kept_back(self, link: Link) -> float:
         parameters, models = self.declared.parameters, self.declared.models
         if link.part in ("ranges", "target", "means", "second moments", "length"):
             return 0.0  # without these there is nothing: they come first, whatever is left for the rest
         after = models - 1 - (link.model or 0)
-        later = parameters.residual_mu**2
+        last = 0.0 if self.evaluation is None else self.evaluation.mu**2
+        if link.part == "residual":
+            return last
+        later = parameters.residual_mu**2 + last
         if link.part == "descent":
             return later + parameters.calibration_mu**2 + parameters.descent_mu**2 * after / models
         return later + parameters.calibration_mu**2 * after / models if link.part == "calibration" else 0.0
 
     def to_dict(self) -> dict[str, Any]:
         ranges = None if self.ranges is None else self.ranges.to_dict()
-        return {"kind": "estimator", "declared": self.declared.to_dict(), "ranges": ranges}
+        evaluation = None if self.evaluation is None else self.evaluation.to_dict()
+        return {
+            "kind": "estimator", "declared": self.declared.to_dict(), "ranges": ranges, "evaluation": evaluation,
+        }  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -109,6 +131,7 @@ class PlanTraining:
     adjacency: Adjacency
     sites_are_items = True
     to_learn = ()
+    held_out = ()
 
     @property
     def facts(self) -> Facts:
@@ -132,7 +155,8 @@ def training_from_dict(record: dict[str, Any]) -> Training:
     """What ``to_dict`` of a training gave."""
     if record["kind"] == "estimator":
         ranges = None if record["ranges"] is None else RangeSearch.from_dict(record["ranges"])
-        return EstimatorTraining(Declared.from_dict(record["declared"]), ranges)
+        evaluation = None if record["evaluation"] is None else Evaluation.from_dict(record["evaluation"])
+        return EstimatorTraining(Declared.from_dict(record["declared"]), ranges, evaluation)
     if record["kind"] != "plan":
         raise KeyError(record["kind"])
     plan = Plan.from_json(json.dumps(record["plan"]))
