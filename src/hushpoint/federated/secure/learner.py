@@ -82,7 +82,7 @@ class Learner:
         """The columns whose ranges are learned first."""
         return {} if self.schema is None else self.schema.to_learn
 
-    def data(self, covenant: Covenant, path: Path, test: Path) -> SiteData:
+    def data(self, covenant: Covenant, path: Path, test: Path | None = None) -> SiteData:
         """The rows of a site, as the plans ask for them; ``test`` has those that no training sees, if any are asked."""
         from hushpoint.tables.training import values_to_learn
 
