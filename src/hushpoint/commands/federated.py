@@ -434,14 +434,19 @@ def _secure_status(here: Any, as_json: bool) -> None:
     except Damaged:
         raise ValueError(f"the ledger in {str(here.folder)!r} is lost or damaged. Restore it from a copy.") from None
     entries = ledger.of(covenant.run)
-    said = claimed(entries, covenant).guarantee(covenant.budget.delta)
+    counted, promise = claimed(entries, covenant), covenant.promise()
+    so_far = counted.epsilon(covenant.budget.delta)
     if as_json:
-        record = {"site": here.number, "run": covenant.name, "rounds": len(entries), "spent": [said.to_dict()]}
+        record = {
+            "site": here.number, "run": covenant.name, "rounds": len(entries), "counted_so_far": so_far,
+            "promised": [promise.to_dict()],
+        }  # fmt: skip
         typer.echo(json.dumps({**record, "in_all_runs": ledger.before + len(ledger.entries)}, indent=2))
         return
     typer.echo(
         f"Site {here.number} took part in {len(entries)} rounds of run {covenant.name}, in "
-        f"{ledger.before + len(ledger.entries)} in all.\n- {said}"
+        f"{ledger.before + len(ledger.entries)} in all. Counted so far: epsilon = {so_far:.4g}.\nWhen rounds stop is "
+        f"the server's choice, so what holds is what was promised:\n- {promise}"
     )
 
 

@@ -6,7 +6,7 @@ import hashlib
 import json
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
@@ -77,6 +77,9 @@ class Covenant:
         if held_out:
             told = f"{len(held_out)} numbers"
             require(len(held_out) == sites, "held_out", told, f"Pass one for each of {sites} sites.")
+        colluders = self.agreement.colluders
+        said = f"against {self.whole.colluders} colluders"
+        require(self.whole.colluders == colluders, "whole", said, f"The agreement is for {colluders}.")
         claim = SecureClaim(0.0, 0.0, 0.0, self.training.unit, self.training.adjacency, self.agreement.colluders)
         require(fits(claim, self.whole), "whole", "for another unit", "Pass one for the unit of the training.")
         promised = self.whole.delta(self.budget.epsilon) <= self.budget.delta
@@ -114,7 +117,13 @@ class Covenant:
 
     def promise(self) -> Guarantee:
         """What is promised whatever happens, once every site holds to the covenant."""
-        return self.whole.guarantee(self.budget.delta)
+        return self.stated(self.whole)
+
+    def stated(self, claim: SecureClaim) -> Guarantee:
+        """A claim in words, with all that it rests on."""
+        made = claim.guarantee(self.budget.delta)
+        alone = ("each site counts as one user",) if self.about.get("unit") == "site" else ()
+        return replace(made, assumptions=(*made.assumptions, *alone, *self.training.grounds))
 
     def to_json(self) -> str:
         """The covenant as all parties keep it."""

@@ -338,13 +338,17 @@ def is_secure(folder: Path) -> bool:
 
 def words_of(covenant: Covenant) -> str:
     """A covenant for people: what is trained, for whom, against whom, in how many rounds."""
-    agreement, facts = covenant.agreement, covenant.training.facts
+    agreement, training = covenant.agreement, covenant.training
+    facts = training.facts
     names = ", ".join(name for name, _ in agreement.roster.sites)
-    what = covenant.about.get("model", {}).get("name") or "plan"
+    what = training.plan.method if isinstance(training, PlanTraining) else covenant.about["model"]["name"]
     away = covenant.sites - agreement.survivors
     waits = "waits for all sites" if away == 0 else f"goes on without up to {away} sites"
+    models = training.models
+    each = f" for each of {models} models" if models > 1 else ""
     return (
         f"{what} over {covenant.sites} sites ({names}), {facts.items} items, {facts.features} features\n"
-        f"each round {waits}; {agreement.colluders} of them may collude with the server; room for {covenant.spare} "
-        f"failed rounds\n{covenant.promise()}\nfingerprint  {covenant.fingerprint}"
+        f"at most {training.rounds} rounds{each}, each of which {waits}; {agreement.colluders} of the sites may\n"
+        f"collude with the server; room for {covenant.spare} failed rounds\n{covenant.promise()}\n"
+        f"fingerprint  {covenant.fingerprint}"
     )

@@ -145,6 +145,9 @@ class Learner:
             made: TableModel = table_model(
                 self.kind, schema, encoder, fitted, guarantee, training.facts.items, list(self.to_learn)
             )
+            if self.by_site:
+                counts = {"rows": None, "users": None, "sites": training.facts.items}
+                made = replace(made, details={**made.details, **counts})
             made.save(path, force=True)
             return
         record = {

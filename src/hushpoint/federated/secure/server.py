@@ -158,14 +158,14 @@ class SecureServer:
         return SecureClaim(squared, spread, missed, training.unit, training.adjacency, agreement.colluders)
 
     def guarantee(self) -> Guarantee:
-        """What the run costs, in words: what was spent, or all that is promised where rounds have failed.
+        """What the run costs, in words: what was spent, or all that is promised while it goes on or rounds have failed.
 
-        Which rounds fail may be the server's choice in view of what it has learned. Then only what no choice can exceed
-        is a statement that holds (docs/privacy.md, section 12).
+        Which rounds fail, and when a run stops, may be the server's choice in view of what it has learned. Then only
+        what no choice can exceed is a statement that holds (docs/privacy.md, section 12).
         """
-        if self.state.failed:
+        if self.state.failed or self.status != "finished":
             return self.covenant.promise()
-        return self.spent.guarantee(self.covenant.budget.delta)
+        return self.covenant.stated(self.spent)
 
     # --- an exchange
 

@@ -150,7 +150,7 @@ class SecureSite:
 
     def _answered(self, asked: Ask) -> Said:
         if asked.kind == END:
-            self.store.forget_round()
+            self.store.forget_round(self.covenant.run)
             if asked.payload:
                 self.store.keep_model(asked.payload)
             return self._said(asked, "letter")
@@ -172,7 +172,7 @@ class SecureSite:
         if course is None:
             return self._said(asked, "history")
         encoding = self._encoding(course, question)
-        site = self._site(asked.question, ledger, self._state())
+        site = self._site(asked.question, ledger, self._state(), asked.round)
         if asked.round > site.last:  # a repetition costs nothing
             self._require_willing(ledger, round_price(encoding, *self._whose))
         terms = self._terms(question, asked.round, encoding)
@@ -183,7 +183,7 @@ class SecureSite:
         ledger, state, kept = self._ledger(), self._state(), self.store.open_round()
         if not state or kept is None:
             raise Declined("over")
-        site = self._site(kept.question, ledger, state)
+        site = self._site(kept.question, ledger, state, round_number)
         if site.last != round_number:
             raise Declined("over")
         return Question.from_bytes(kept.question), site, ledger
@@ -193,14 +193,16 @@ class SecureSite:
         kept = self.store.open_round()
         return kept.state if kept is not None and kept.run == self.covenant.run else b""
 
-    def _site(self, question: bytes, ledger: Ledger, state: bytes) -> Site:
-        agreement, last = self.covenant.agreement, ledger.last_round(self.covenant.run)
+    def _site(self, question: bytes, ledger: Ledger, state: bytes, round_number: int) -> Site:
+        agreement, run, kept = self.covenant.agreement, self.covenant.run, self.store.open_round()
+        last, lasts = ledger.last_round(run), {} if kept is None else dict(kept.lasts)
 
-        def keep(kept: bytes) -> None:
-            self.store.keep_round(OpenRound(self.covenant.run, question, kept, self._check))
+        def keep(secrets: bytes) -> None:
+            lasts[run] = max(round_number, lasts.get(run, 0))
+            self.store.keep_round(OpenRound(run, question, secrets, self._check, lasts))
 
         if not state:
-            return Site(agreement, self.number, self._signing, keep, last=last)
+            return Site(agreement, self.number, self._signing, keep, last=max(last, lasts.get(run, 0)))
         return Site.restored(state, agreement, self._signing, keep, last=last)
 
     def _message(self, question: Question, round_number: int, ledger: Ledger) -> Words:

@@ -14,6 +14,7 @@ from hushpoint.federated.secure.evaluation import Evaluation
 from hushpoint.federated.secure.price import priced
 from hushpoint.federated.secure.ranges import RangeSearch, after_ranges
 from hushpoint.plan import Plan
+from hushpoint.preprocessing.few_rounds import ROUNDS as RANGE_ROUNDS
 from hushpoint.privacy.guarantee import Adjacency, Unit
 from hushpoint.problem import Facts
 from hushpoint.rows import Rows
@@ -40,6 +41,18 @@ class Training(Protocol):
     @property
     def sites_are_items(self) -> bool:
         """Whether a site is one item of the facts; else it holds some of them."""
+
+    @property
+    def grounds(self) -> tuple[str, ...]:
+        """What its guarantee rests on."""
+
+    @property
+    def models(self) -> int:
+        """How many models are trained: one, or one a class."""
+
+    @property
+    def rounds(self) -> int:
+        """The most that it asks for, of one model."""
 
     @property
     def to_learn(self) -> tuple[str, ...]:
@@ -82,6 +95,28 @@ class EstimatorTraining:
     @property
     def adjacency(self) -> Adjacency:
         return self.declared.parameters.adjacency
+
+    @property
+    def grounds(self) -> tuple[str, ...]:
+        facts = self.facts
+        said = [f"rows scaled to norm <= {facts.row_norm:g}"]
+        if facts.loss.labels == "two-class":
+            said.append("the set of classes is declared")
+        if facts.unit == "user":
+            said.append("all rows of a user are at one site")
+        if self.adjacency == "zero-out":
+            said.append("zero-out means that the unit's losses, and its terms in means, moments and counts, are 0")
+        return tuple(said)
+
+    @property
+    def models(self) -> int:
+        return self.declared.models
+
+    @property
+    def rounds(self) -> int:
+        asked = self.declared.parameters.rounds
+        assert asked is not None  # the covenant declares them
+        return asked + (RANGE_ROUNDS if self.ranges else 0) + (self.evaluation is not None)
 
     @property
     def to_learn(self) -> tuple[str, ...]:
@@ -130,13 +165,30 @@ class PlanTraining:
     unit: Unit
     adjacency: Adjacency
     sites_are_items = True
+    models = 1
     to_learn = ()
     held_out = ()
+
+    def __post_init__(self) -> None:
+        # Of a covenant from outside too: what certificates say holds for messages of the steps they are for.
+        if self.plan.method not in WITH_PLANS or self.plan.schedule.law != "all":
+            raise ValueError(
+                f"the plan is of {self.plan.method} with the schedule {self.plan.schedule.law!r}. Secure sums take "
+                f"{', '.join(WITH_PLANS)} with all sites in every round: who takes part is seen by all."
+            )
 
     @property
     def facts(self) -> Facts:
         assert self.plan.facts is not None  # plans of methods have them
         return self.plan.facts
+
+    @property
+    def grounds(self) -> tuple[str, ...]:
+        return self.plan.certificate.because
+
+    @property
+    def rounds(self) -> int:
+        return self.plan.steps
 
     def links(self, agree: Agree | None = None) -> Chain:
         plan = priced(self.plan, self.mu, self.unit, self.adjacency)
@@ -165,14 +217,9 @@ def training_from_dict(record: dict[str, Any]) -> Training:
 
 def plan_training(plan: Plan, mu: float, unit: Unit | None = None, adjacency: Adjacency | None = None) -> PlanTraining:
     """The training with one plan; an error where its steps cannot be made of secure sums."""
-    if plan.method not in WITH_PLANS or plan.schedule.law != "all":
-        raise ValueError(
-            f"the plan is of {plan.method} with the schedule {plan.schedule.law!r}. Secure sums take "
-            f"{', '.join(WITH_PLANS)} with all sites in every round: who takes part is seen by all."
-        )
-    unit, adjacency = unit or plan.default_unit, adjacency or plan.default_adjacency
-    priced(plan, mu, unit, adjacency)  # an error of it belongs here
-    return PlanTraining(plan, mu, unit, adjacency)
+    training = PlanTraining(plan, mu, unit or plan.default_unit, adjacency or plan.default_adjacency)
+    next(training.links())  # an error of it belongs here
+    return training
 
 
 def _as_they_are(rows: Rows) -> Rows:
