@@ -39,11 +39,6 @@ def worth_having(strength: float) -> int:
     return max(_LEAST_STEPS, round(_STEPS_WORTH * math.sqrt(strength)))
 
 
-def extrapolated(point: Array, before: Array, momentum: float) -> Array:
-    """Where the next gradient is taken: as far beyond a point as it is from the one before, times the momentum."""
-    return np.asarray(point + momentum * (point - before))
-
-
 def shrunk_entries(matrix: Array, noise_std: float, least: float) -> Array:
     """Noisy second moments, those off the diagonal made smaller by as much of them as is likely to be noise.
 
