@@ -208,7 +208,8 @@ def test_small_features_have_small_products() -> None:
     squares = np.geomspace(1, 1e-3, 40)
     noise = 0.02 * rng.normal(size=(40, 40)) / math.sqrt(2)
     noise = np.triu(noise, 1) + np.triu(noise, 1).T + 0.02 * np.diag(rng.normal(size=40))
-    found = few_rounds.shrunk_entries(np.diag(squares) + noise, 0.02, 1e-4)
+    known = np.maximum(squares + np.diag(noise), 0.01)
+    found = few_rounds.shrunk_entries(np.diag(squares) + noise, known, 0.02)
     rare = slice(20, 40)
     assert np.abs(np.triu(found, 1)[rare, rare]).max() < 0.2 * np.abs(np.triu(noise, 1)[rare, rare]).max()
     assert np.linalg.norm(found - np.diag(squares), 2) < 0.8 * np.linalg.norm(noise, 2)
@@ -232,5 +233,6 @@ def test_steps_of_a_regression_are_short_enough_for_what_hides(loss: str) -> Non
         longest = max(longest, top * metric.time / metric.steps / plan.largest_step)
         assert metric.steps <= plan.most_steps
     if loss == "squared":
-        swings = 2 * (1 + few_rounds.MOMENTUM) / (1 + 2 * few_rounds.MOMENTUM)
+        momentum = few_rounds.momentum(two_class=False)
+        swings = 2 * (1 + momentum) / (1 + 2 * momentum)
         assert longest < 1.5 * swings

@@ -126,7 +126,10 @@ class Parameters:
         """Of one model."""
         if not self.calibration_share:
             return 0
-        return _CALIBRATION_STEPS if self.rounds is None else few_rounds.CALIBRATION_STEPS
+        if self.rounds is None:
+            return _CALIBRATION_STEPS
+        left = self.rounds - self.single_steps - few_rounds.worth_having(self.strength)
+        return min(max(left, 1), few_rounds.CALIBRATION_STEPS)
 
     @property
     def most_steps(self) -> int:

@@ -186,7 +186,8 @@ def chain(
     if parameters.calibration_share:
         share = parameters.calibration_mu / math.sqrt(models)
         for index in range(models):
-            calibration = Calibration.of(found[index].copy(), metric, constant, parameters)
+            trust = 1.0 if parameters.rounds is None else errors[index].law.trust(found[index])
+            calibration = Calibration.of(found[index].copy(), metric, constant, parameters, trust)
             last = _calibration(calibration, facts, parameters, share, lattice)
             look = partial(calibration.look, calibration.facts(facts))
             answer = yield Link("calibration", last, share, look, index, offset)
@@ -242,7 +243,7 @@ def _moments(facts: Facts, parameters: Parameters, constant: float, lattice: boo
     believed = believed_square(found, length_noise, facts.row_norm)
     if centre is not None:
         believed = max(believed - float(centre @ centre), believed / 30)
-    return Moments(matrix, moment_noise, believed + constant**2, length_noise, centre, centre_noise)
+    return Moments(matrix, moment_noise, believed + constant**2, length_noise, centre, centre_noise, constant)
 
 
 def _descent(
