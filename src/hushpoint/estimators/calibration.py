@@ -43,11 +43,20 @@ class Calibration:
     cap: float = _CAP
 
     @staticmethod
-    def of(model: Array, metric: Metric, constant: float, parameters: Parameters, curved: bool = False) -> Calibration:
+    def of(
+        model: Array,
+        metric: Metric,
+        constant: float,
+        parameters: Parameters,
+        *,
+        curved: bool = False,
+        trust: float = 1.0,
+    ) -> Calibration:
         """The calibration of a model; ``curved`` where its scores are largely made of features that hardly vary.
 
         What such features say drowns in the noise of the moments, and scores that vary twice as much as believed would
         be cut like outliers: their scale would come out too large. So they are cut where the noise may carry them.
+        ``trust`` is how much of the model is likely to be more than noise: in few steps, that is where it begins.
         """
         mean, deviation = metric.expected_scores(model, constant)
         if not (math.isfinite(mean) and 1e-100 < deviation < 1e100):  # no model to speak of
@@ -56,9 +65,9 @@ class Calibration:
         clip = math.sqrt(2) * (max(0.7, parameters.clip) if parameters.two_class else parameters.clip)
         step_size = parameters.largest_step / _SHORTER
         begin = None
-        if parameters.rounds is not None:  # few steps get nowhere from zero
-            begin = np.array([deviation, mean][: 1 + bool(constant)])
-            step_size = few_rounds.CALIBRATION_STEP * parameters.largest_step
+        if parameters.rounds is not None:  # one step does not undo what is noise, nor does it get far from zero
+            begin = trust * np.array([deviation, mean][: 1 + bool(constant)])
+            step_size = few_rounds.calibration_step(parameters.calibration_steps) * parameters.largest_step
         wider = math.sqrt(1 + metric.hidden_square(model, constant) / deviation**2) if curved else 1.0
         cap = _CAP * min(_WIDEST, wider)  # the first where the model is no number
         return Calibration(
