@@ -37,7 +37,18 @@ from hushpoint.plots.curves import (
     styled,
 )
 
-__all__ = ["FIGURES", "accuracy", "as_published", "draw_all", "frontier", "guarantees", "noise", "read_rows", "rounds"]
+__all__ = [
+    "FIGURES",
+    "accuracy",
+    "as_published",
+    "draw_all",
+    "frontier",
+    "gaps",
+    "guarantees",
+    "noise",
+    "read_rows",
+    "rounds",
+]
 
 Paths = tuple[Path, Path]
 
@@ -49,6 +60,7 @@ _ACCOUNTANTS = {
     "last_iterate": ("last-iterate bound", GREEN, "s"),
     "published": ("published, not proved", VERMILLION, "^"),
 }
+_ENOUGH = [("within 1%", 0.01)]
 _SEEN = {"final": "final model", "iterates": "every iterate", "messages": "every message", "network": "by a peer"}
 _OUTCOMES = {
     "objective_best_iterate": ("best iterate on the test set, as reported", VERMILLION, "^"),
@@ -228,6 +240,29 @@ def accuracy(table: Rows, path_stem: str | Path) -> Paths:
         return drawing.saved(figure, path_stem)
 
 
+def gaps(table: Rows, path_stem: str | Path) -> Paths:
+    """The gap to the least objective against rounds and against bytes, a column of panels for each epsilon."""
+    rows = checked("gaps", table, "method", "epsilon", "rounds", "bytes", "gap_mean")
+    budgets = grouped(rows, "epsilon")
+    with drawing.look():
+        figure, axes = drawing.panels(2 * len(budgets), columns=len(budgets))
+        everything = styled(rows, "rounds", "gap_mean", "gap_std")[""]
+        drawing.frame_y(axes, everything, _ENOUGH, scale="log")
+        for k, ax in enumerate(axes):
+            epsilon, part = list(budgets.items())[k % len(budgets)]
+            column = ("rounds", "bytes")[k // len(budgets)]
+            curves = styled(part, column, "gap_mean", "gap_std", of=rows)[""]
+            drawing.frame_x([ax], styled(rows, column, "gap_mean")[""], "log")
+            drawing.draw(ax, curves, bars=True)
+            drawing.level_lines(ax, _ENOUGH, named=k == 0)
+            ax.set_title(drawing.epsilon_is(epsilon))
+            ax.set_xlabel({"rounds": "planned rounds", "bytes": "bytes, all rounds and users"}[column])
+        drawing.name_axes(axes, None, "gap to the least objective, relative")
+        drawing.legend_outside(figure, axes)
+        drawing.note(figure, drawing.bars_say(rows))
+        return drawing.saved(figure, path_stem)
+
+
 def _lengths(rows: Rows) -> str:
     """The number of rounds that most rows have, and whether it is that of all."""
     lengths = [number_in(row, "rounds") for row in rows if math.isfinite(number_in(row, "rounds"))]
@@ -284,6 +319,7 @@ FIGURES: dict[str, Callable[[Rows, str | Path], Paths]] = {
     "guarantees": guarantees,
     "noise": noise,
     "accuracy": accuracy,
+    "gaps": gaps,
     "as_published": as_published,
     "as_published_baseline": as_published,
 }
