@@ -20,6 +20,7 @@ from hushpoint import methods
 from hushpoint.commands import reproduce as commands
 from hushpoint.experiments import communication, study
 from hushpoint.experiments.communication import Scale
+from hushpoint.experiments.communication_gaps import secure_summary
 from hushpoint.experiments.communication_methods import (
     ADJACENCY,
     DELTA,

@@ -81,7 +81,7 @@ def frontier(table: Rows, path_stem: str | Path) -> Paths:
     with drawing.look():
         by_trust = styled(private, "epsilon", "objective_mean", "objective_std", by="trust")
         shown = [curve for part in by_trust.values() for curve in part]
-        figure, axes = drawing.panels(len(by_trust), height=3.6)
+        figure, axes = drawing.panels(len(by_trust), width=3.5 if len(by_trust) > 4 else None, height=3.6)
         drawing.frame(axes, shown, x="log", levels=levels, ceiling=2 * max(useless) if useless else math.inf)
         for ax, (trust, part) in zip(axes, by_trust.items(), strict=True):
             ax.set_title(drawing.sentence(trust))
@@ -243,9 +243,10 @@ def accuracy(table: Rows, path_stem: str | Path) -> Paths:
 def gaps(table: Rows, path_stem: str | Path) -> Paths:
     """The gap to the least objective against rounds and against bytes, a column of panels for each epsilon."""
     rows = checked("gaps", table, "method", "epsilon", "rounds", "bytes", "gap_mean")
-    budgets = grouped(rows, "epsilon")
+    rows, _ = split_by_budget(rows)
+    budgets = grouped(rows, "epsilon") or {"": []}
     with drawing.look():
-        figure, axes = drawing.panels(2 * len(budgets), columns=len(budgets))
+        figure, axes = drawing.panels(2 * len(budgets), columns=len(budgets), width=3.4)
         everything = styled(rows, "rounds", "gap_mean", "gap_std")[""]
         drawing.frame_y(axes, everything, _ENOUGH, scale="log")
         for k, ax in enumerate(axes):
