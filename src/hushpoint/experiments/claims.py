@@ -10,6 +10,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from statistics import fmean, stdev
 from typing import Any
 
+from scipy.stats import t as student
+
 from hushpoint.experiments.contenders import AGGREGATOR, CURATOR, PEERS
 from hushpoint.experiments.study import apart, at_least, at_most, number
 
@@ -157,12 +159,7 @@ def lasso_summary(frontier: Frontier, recipe: Sequence[Row] = (), prices: Sequen
             frontier, "With a trusted curator or aggregator", lambda row: row["trust"] in TRUSTED,
             start="the model 0, which uses no data,",
         ),
-        *_way(
-            frontier, "With nobody trusted and secure sums",
-            lambda row: row["method"] in ("secure_anchored", "secure_dp_gd"),
-        ),
-        *_secure_duel(frontier, *SECURED[0]),
-        *_secure_prices(prices),
+        *_secure(frontier, prices),
         *_way(frontier, "Among peers, with no other party", lambda row: row["trust"] == PEERS),
         *_way(
             frontier, "With nobody trusted, noise of its own at each user and one record per user",
@@ -223,8 +220,14 @@ def _secure_duel(frontier: Frontier, one: str, other: str) -> list[str]:
         f"{_capital(pairs[0][0]['label'])} against {pairs[0][1]['label']} with a {pairs[0][1]['trust']}, run by run on "
         f"the same data: within two standard errors at {len(pairs) - len(apart_at)} of {len(pairs)} budgets"
     )
-    said += f", and beyond them at epsilon = {_listed(apart_at)}" if apart_at else ""
+    if apart_at:
+        said += f", and beyond them at epsilon = {_listed(apart_at)}; by chance alone {_by_chance(pairs)} would be"
     return [f"{said}; the mean differences are {_signed([gap for _, gap in gaps])}."]
+
+
+def _by_chance(pairs: Sequence[tuple[Row, Row]]) -> str:
+    """How many of so many means of differences without any cause are beyond two of their standard errors."""
+    return f"{sum(2 * student.sf(_SURE, max(row['runs'] - 1, 1)) for row, _ in pairs):.1f} of {len(pairs)}"
 
 
 def _signed(gaps: Sequence[float]) -> str:
@@ -242,17 +245,23 @@ def _secure_prices(prices: Sequence[Row]) -> list[str]:
     if not prices:
         return []
     first = prices[0]
-    rounds = _listed([f"{count:g}" for count in sorted({row["rounds"] for row in prices})])
+    rounds = " or ".join(f"{count:g}" for count in sorted({row["rounds"] for row in prices}))
     parts = []
     for colluders in sorted({row["colluders"] for row in prices}):
         ratios = [row["noise_ratio"] for row in prices if row["colluders"] == colluders]
         low, high = f"{min(ratios):.3f}", f"{max(ratios):.3f}"
         times = low if low == high else f"{low} to {high}"
-        parts.append(f"{times} times where {colluders:g} of {first['sites']:g} sites may collude with the server")
-    return [
-        f"What secure sums cost is noise: with {rounds} rounds and room for {first['spare']:g} that fail, it has the "
-        f"standard deviation of a trusted aggregator's {_listed(parts)}."
-    ]
+        parts.append(f"{times} times as large where {colluders:g} of {first['sites']:,.0f} sites may collude")
+    return [f"The noise is {_listed(parts)} ({rounds} rounds and room for {first['spare']:g} that fail)."]
+
+
+def _secure(frontier: Frontier, prices: Sequence[Row]) -> list[str]:
+    """What comes of it if nobody is trusted and sums are secure, and what that costs, in one paragraph."""
+    way = _way(
+        frontier, "With nobody trusted and secure sums",
+        lambda row: row["method"] in ("secure_anchored", "secure_dp_gd"),
+    )  # fmt: skip
+    return [" ".join([*way, *_secure_duel(frontier, *SECURED[0]), *_secure_prices(prices)])] if way else []
 
 
 def _duel(frontier: Frontier) -> list[str]:

@@ -21,7 +21,7 @@ from hushpoint.experiments.claims import Frontier, edge_claims, lasso_claims, la
 from hushpoint.experiments.contenders import ADJACENCY, CONTENDERS, SHARE, Contender, Size, draw
 from hushpoint.experiments.frontier_table import terminal_table
 from hushpoint.experiments.published_recipe import Recipe
-from hushpoint.experiments.secure_sums import SecureTerms
+from hushpoint.experiments.secure_bytes import round_bytes
 from hushpoint.experiments.seeds import derived
 from hushpoint.experiments.study import Cell, Record, Study, in_batches, joined, json_number, spread
 from hushpoint.experiments.tuning import Settings, choices, require_equal_effort, say_grids, tuned
@@ -244,9 +244,14 @@ def _weight(scale: Scale, name: str, *, tuning: bool = False) -> float:
     return one * len(scale.settings_of(name)) * scale.tuning_runs if tuning else one
 
 
-def _terms(scale: Scale, name: str) -> SecureTerms | None:
-    make = CONTENDERS[name].secure
-    return None if make is None else make(scale.size.items)
+def _terms(scale: Scale, name: str) -> Record:
+    """What the sites of a method agree on, and the bytes of a round of theirs."""
+    make, size = CONTENDERS[name].secure, scale.size
+    assert make is not None
+    terms = make(size.items)
+    sent = round_bytes(terms, size.features, size.features)
+    agreed = {"sites": terms.sites, "survivors": terms.sites, "colluders": terms.colluders, "spare": terms.spare}
+    return {**agreed, "bytes_of_a_round": sent}
 
 
 def _settings(scale: Scale, effort: int) -> Record:
@@ -256,11 +261,7 @@ def _settings(scale: Scale, effort: int) -> Record:
         "delta": DELTA,
         "adjacency": ADJACENCY,
         "share_of_users_a_round": SHARE,
-        "secure_sums": {
-            name: {"sites": terms.sites, "survivors": terms.sites, "colluders": terms.colluders, "spare": terms.spare}
-            for name in scale.methods
-            if (terms := _terms(scale, name)) is not None
-        },
+        "secure_sums": {name: _terms(scale, name) for name in scale.methods if CONTENDERS[name].secure},
         "runs": scale.runs,
         "tuning_runs": scale.tuning_runs,
         "tail": "the last share of the rounds whose mean is the model; rounds.csv shows each round's own model",
