@@ -59,16 +59,15 @@ def _against_trusted(rows: Sequence[Row], users: int) -> list[str]:
         f"{_needed(secure[epsilon])} instead of {_needed(trusted[epsilon])} at epsilon = {epsilon:g}"
         for epsilon in budgets
     ]
-    said = (
-        f"With nobody trusted, by secure sums of all {users} users, {trusted[budgets[0]]['label']} needs "
-        f"{'; '.join(pairs)}."
+    whom = (
+        f"With nobody trusted, by secure sums of all {users} users, {trusted[budgets[0]]['label']} comes within 1% in"
     )
-    return [said]
+    return [f"{whom} {'; '.join(pairs)}."]
 
 
 def _needed(row: Row) -> str:
     if row["rounds"] is None:
-        return f"more rounds than were tried (nearest: {_percent(row)}%)"
+        return f"no number of rounds ({_percent(row)}% at best)"
     return f"{row['rounds']:g} round{'' if row['rounds'] == 1 else 's'} and {size_of(row['bytes'])}"
 
 

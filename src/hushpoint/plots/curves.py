@@ -21,7 +21,7 @@ METHODS = {
     "anchored_admm": (GREEN, "s"),
     "federated_admm_local": (VERMILLION, "^"),
     "federated_admm_published": (VERMILLION, "^"),
-    "secure_anchored": (GREEN, "*"),
+    "secure_anchored": (VERMILLION, "*"),
     "secure_dp_gd": (BLACK, "8"),
     "secure_third": (ORANGE, "d"),
     "federated_admm_sum": (SKY, "v"),
