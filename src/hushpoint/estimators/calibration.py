@@ -43,7 +43,8 @@ class Calibration:
     cap: ClassVar[float] = _CAP
 
     @staticmethod
-    def of(model: Array, metric: Metric, constant: float, parameters: Parameters) -> Calibration:
+    def of(model: Array, metric: Metric, constant: float, parameters: Parameters, trust: float = 1.0) -> Calibration:
+        """For a model of which so much is likely to be more than noise: in few steps, that is where it begins."""
         mean, deviation = metric.expected_scores(model, constant)
         if not (math.isfinite(mean) and 1e-100 < deviation < 1e100):  # no model to speak of
             mean, deviation = 0.0, 1.0
@@ -51,9 +52,9 @@ class Calibration:
         clip = math.sqrt(2) * (max(0.7, parameters.clip) if parameters.two_class else parameters.clip)
         step_size = parameters.largest_step / _SHORTER
         begin = None
-        if parameters.rounds is not None:  # few steps get nowhere from zero
-            begin = np.array([deviation, mean][: 1 + bool(constant)])
-            step_size = few_rounds.CALIBRATION_STEP * parameters.largest_step
+        if parameters.rounds is not None:  # one step does not undo what is noise, nor does it get far from zero
+            begin = trust * np.array([deviation, mean][: 1 + bool(constant)])
+            step_size = few_rounds.calibration_step(parameters.calibration_steps) * parameters.largest_step
         return Calibration(model, mean, deviation, bool(constant), step_size, clip, parameters.calibration_steps, begin)
 
     def facts(self, facts: Facts) -> Facts:

@@ -16,12 +16,13 @@ from hushpoint._types import Array
 
 # These were settled on Adult and on generated problems (benchmarks/rounds.py). None is delicate: a factor 1.5 costs 0.1
 # to 0.3 points, but for the steps of a regression, which go astray when they are longer.
-MOMENTUM = 0.6
+MOMENTUM = 0.6  # of classifiers
+REGRESSION_MOMENTUM = 0.75  # R2 asks for slow directions too
 STEP = 0.85  # of the largest step
 STABLE = 2.0  # times as much as a step is made for, a direction may have by a cautious bound
 TAIL = 0.3  # of the steps, which are few, are averaged
-CALIBRATION_STEPS = 1  # for two numbers that are nearly right as they stand
-CALIBRATION_STEP = 0.8  # of the largest step, from where the descent ended
+CALIBRATION_STEPS = 3  # at most, where rounds are left; one for two numbers that are nearly right as they stand
+_ONLY_STEP, _ONE_OF_SEVERAL = 0.8, 0.5  # of the largest step
 _MOST_MOMENTS = 0.3  # of mu^2: what is not seen of the moments cannot be waited for
 _STRONG = 80.0  # n mu / p at which moments would get all of it
 _STEPS_WORTH, _LEAST_STEPS = 2.3, 4  # times the root of n mu / p: more steps learn more noise than signal
@@ -34,26 +35,41 @@ _FEW_HIDDEN = 0.25  # of the directions
 _OFF_BY = 0.05  # of the squares, products may be off for other reasons than noise
 
 
+def momentum(two_class: bool) -> float:
+    """With how much momentum steps are taken."""
+    return MOMENTUM if two_class else REGRESSION_MOMENTUM
+
+
 def worth_having(strength: float) -> int:
     """How many steps of a descent serve a model, however many there could be."""
     return max(_LEAST_STEPS, round(_STEPS_WORTH * math.sqrt(strength)))
 
 
-def extrapolated(point: Array, before: Array, momentum: float) -> Array:
-    """Where the next gradient is taken: as far beyond a point as it is from the one before, times the momentum."""
-    return np.asarray(point + momentum * (point - before))
+def likely_squares(released: Array, noise_std: float, total: float, constant: float) -> Array:
+    """Mean squares of features that sum up to about ``total``, by noisy ones.
+
+    What they differ by is made smaller by as much of it as is likely to be noise. The last is known where it is that of
+    a constant.
+    """
+    found = released.copy()
+    noisy = slice(0, len(found) - bool(constant))
+    mean = (total - constant**2) / max(len(found[noisy]), 1)
+    apart = found[noisy] - mean
+    spread = float((apart**2).mean())
+    apart *= max(0.0, 1 - noise_std**2 / spread) if spread else 0.0
+    found[noisy] = np.maximum(mean + apart, min(noise_std / 2, mean))
+    return found
 
 
-def shrunk_entries(matrix: Array, noise_std: float, least: float) -> Array:
+def shrunk_entries(matrix: Array, squares: Array, noise_std: float) -> Array:
     """Noisy second moments, those off the diagonal made smaller by as much of them as is likely to be noise.
 
     Two features with small squares have a small product, whatever the noise says: how far products come up to those
     squares is learned from all of them, those that the noise says most of counting most. ``noise_std`` is that of the
-    diagonal; ``least`` is the least square of a feature.
+    diagonal, on which ``squares`` are.
     """
     off = ~np.eye(len(matrix), dtype=bool)
     noise = noise_std**2 / 2  # of a product
-    squares = np.maximum(np.diag(matrix), max(least, noise_std / 2))
     most = np.outer(squares, squares)
     trust = most / (noise + _OFF_BY * most) ** 2
     share = float((trust * (matrix**2 - noise))[off].sum() / max((trust * most)[off].sum(), 1e-300))
@@ -63,7 +79,7 @@ def shrunk_entries(matrix: Array, noise_std: float, least: float) -> Array:
     return np.asarray(found)
 
 
-def told_apart(matrix: Array, noise_std: float, total: float) -> tuple[Array, Array, float]:
+def told_apart(matrix: Array, noise_std: float, total: float, constant: float) -> tuple[Array, Array, float]:
     """Second moments, their directions, and how large noise alone may be.
 
     What exceeds the noise is seen. The rest is told apart entry by entry, or if few directions hide, shared by them.
@@ -75,7 +91,9 @@ def told_apart(matrix: Array, noise_std: float, total: float) -> tuple[Array, Ar
     noise_std : float
         Of an entry of the diagonal.
     total : float
-        Mean square of the rows.
+        Mean square of the rows, constant included.
+    constant : float
+        The last entry of every row; 0: there is none.
     """
     width = len(matrix)
     least, edge = _LEAST_SECOND * total / width, noise_std * math.sqrt(2 * width)
@@ -88,8 +106,15 @@ def told_apart(matrix: Array, noise_std: float, total: float) -> tuple[Array, Ar
             left = max(total - float(seen.sum()), 0.0) / max(int(hidden.sum()), 1)
             return np.maximum(np.where(hidden, left, seen), least), vectors, edge
         large = (vectors * seen) @ vectors.T
-        values, vectors = np.linalg.eigh(large + shrunk_entries(matrix - large, noise_std, least))
+        squares = likely_squares(np.diag(matrix), noise_std, total, constant) - np.diag(large)
+        hidden_part = shrunk_entries(matrix - large, np.maximum(squares, least), noise_std)
+        values, vectors = np.linalg.eigh(large + hidden_part)
     return np.maximum(values, least), vectors, edge
+
+
+def calibration_step(steps: int) -> float:
+    """How long a step of a calibration is, in largest steps."""
+    return _ONLY_STEP if steps == 1 else _ONE_OF_SEVERAL
 
 
 def moment_share(strength: float) -> float:

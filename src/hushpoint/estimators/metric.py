@@ -14,6 +14,7 @@ from hushpoint.estimators import few_rounds
 from hushpoint.estimators.constraints import Cone
 from hushpoint.estimators.early_stopping import expected_excess
 from hushpoint.estimators.planner import Parameters, clips_moved
+from hushpoint.estimators.walk import walked
 from hushpoint.regularizers import Regularizer
 
 _ABOVE_NOISE = 1.1  # an eigenvalue counts as seen if it exceeds the largest one of pure noise by a tenth
@@ -28,6 +29,7 @@ class Moments:
 
     ``noise_std`` is that of an entry of the diagonal, ``length_noise`` that of the mean square. ``centre`` holds what
     is taken off the rows before they are mapped, and ``centre_noise`` its noise; the matrix is still that of the rows.
+    ``constant`` is the last entry of every row, if there is one.
     """
 
     matrix: Array
@@ -36,6 +38,7 @@ class Moments:
     length_noise: float = 0.0
     centre: Array | None = None
     centre_noise: float = 0.0
+    constant: float = 0.0
 
 
 def believed_centre(means: Array, noise_std: float) -> Array:
@@ -185,7 +188,7 @@ def choose_metric(moments: Moments, plan: Parameters) -> Metric:
     unit_noise = plan.clip / (plan.items * plan.descent_mu / clips_moved(plan.adjacency))
     least, reach, momentum = min(plan.steps, plan.most_steps), 1.0, 0.0
     if plan.rounds is not None:
-        least, momentum = plan.most_steps, few_rounds.MOMENTUM
+        least, momentum = plan.most_steps, few_rounds.momentum(plan.two_class)
         reach = few_rounds.STEP / (1 - momentum)
     best = (math.inf, 0.0, 0.0, 0)
     for ridge in total * np.geomspace(1e-5, 10, 25):
@@ -210,9 +213,9 @@ def choose_metric(moments: Moments, plan: Parameters) -> Metric:
 
 
 def _metric_for_few(moments: Moments, plan: Parameters) -> Metric:
-    """The metric for a walk in so few steps that each is as long as it can be: only the ridge is chosen, by a law."""
+    """The metric for a walk in so few steps that each is about as long as it can be, with a ridge chosen by a law."""
     total = moments.mean_square
-    seconds, basis, edge = few_rounds.told_apart(moments.matrix, moments.noise_std, total)
+    seconds, basis, edge = few_rounds.told_apart(moments.matrix, moments.noise_std, total, moments.constant)
     ridge = few_rounds.ridge(plan.strength, total, plan.width)
     curvature = 1.0
     if not plan.two_class:  # steps that are too long go astray
@@ -223,7 +226,23 @@ def _metric_for_few(moments: Moments, plan: Parameters) -> Metric:
     scales = np.sqrt(1 / (seconds + ridge) / largest)
     size = float(inside.sum() / largest)
     time = few_rounds.STEP * plan.largest_step / curvature * plan.most_steps
-    return Metric(basis, scales, seconds, size, time, plan.most_steps, moments, few_rounds.MOMENTUM, plan.tail_average)
+    if not plan.two_class:
+        time = _time_for_few(plan, inside / largest, seconds, time)
+    momentum = few_rounds.momentum(plan.two_class)
+    return Metric(basis, scales, seconds, size, time, plan.most_steps, moments, momentum, plan.tail_average)
+
+
+def _time_for_few(plan: Parameters, inside: Array, seconds: Array, longest: float) -> float:
+    """For how long a regression walks, with the least expected risk: where all is noise, not as long as it can."""
+    signal = plan.signal * (seconds / seconds.sum() + 1 / plan.width) / 2
+    noise = plan.clip * math.sqrt(float(inside.sum())) * clips_moved(plan.adjacency) / (plan.items * plan.descent_mu)
+
+    def risk(time: float) -> float:
+        momentum = few_rounds.momentum(plan.two_class)
+        walk = walked(plan.curvature * inside, time, plan.most_steps, plan.tail_average, noise, momentum)
+        return float((signal * walk.left**2 + inside * walk.deviation**2).sum())
+
+    return float(min(longest * np.geomspace(1 / 64, 1, 13), key=risk))
 
 
 @dataclass(frozen=True)

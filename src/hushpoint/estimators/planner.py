@@ -126,14 +126,22 @@ class Parameters:
         """Of one model."""
         if not self.calibration_share:
             return 0
-        return _CALIBRATION_STEPS if self.rounds is None else few_rounds.CALIBRATION_STEPS
+        if self.rounds is None:
+            return _CALIBRATION_STEPS
+        left = self.rounds - self.single_steps - self._steps_worth_having
+        return min(max(left, 1), few_rounds.CALIBRATION_STEPS)
 
     @property
     def most_steps(self) -> int:
         """Of one model's descent."""
         if self.rounds is None:
             return _MOST_STEPS
-        return min(self.rounds - self.single_steps - self.calibration_steps, few_rounds.worth_having(self.strength))
+        return min(self.rounds - self.single_steps - self.calibration_steps, self._steps_worth_having)
+
+    @property
+    def _steps_worth_having(self) -> int:
+        """A diagonal metric leaves directions between the coordinates that only more steps reach."""
+        return few_rounds.worth_having(self.strength) if self.metric == "full" else _MOST_STEPS
 
     @property
     def target_mu(self) -> float:

@@ -19,7 +19,6 @@ from hushpoint.estimators.calibration import Calibration
 from hushpoint.estimators.constrained_admm import admm_plan
 from hushpoint.estimators.constraints import Cone, MappedCone
 from hushpoint.estimators.error_bars import ErrorBars, doubts_about
-from hushpoint.estimators.few_rounds import extrapolated
 from hushpoint.estimators.metric import MappedRidge, Metric, Moments, believed_centre, believed_square, choose_metric
 from hushpoint.estimators.penalty import Penalty
 from hushpoint.estimators.planner import Parameters, clips_moved
@@ -157,14 +156,11 @@ def chain(
     doubts = doubts_about(facts, metric, penalty, parts, cone is not None)
     found, errors = np.empty((models, parameters.width)), list[ErrorBars]()
     for index in range(models):
-        if metric.momentum and (cone is None or cone.by != "admm"):
-            answer = yield from _with_momentum(descent, metric, share, look, index, offset)
-        else:
-            answer = yield Link("descent", descent, share, look, index, offset)
+        answer = yield Link("descent", descent, share, look, index, offset)
         model = answer.model
         if penalty is not None and (penalty.l1 or penalty.automatic):
             # The average of sparse models is not sparse: the support is that of the last one.
-            model = np.where(answer.last == 0, 0.0, model)
+            model = np.where(descent.operator.model(answer.last) == 0, 0.0, model)
         found[index] = metric.model(model, constant)
         law = noise_law(facts.loss, metric, constant, clip, spread, share, found[index], parameters)
         if penalty is not None and penalty.automatic:
@@ -190,7 +186,8 @@ def chain(
     if parameters.calibration_share:
         share = parameters.calibration_mu / math.sqrt(models)
         for index in range(models):
-            calibration = Calibration.of(found[index].copy(), metric, constant, parameters)
+            trust = 1.0 if parameters.rounds is None else errors[index].law.trust(found[index])
+            calibration = Calibration.of(found[index].copy(), metric, constant, parameters, trust)
             last = _calibration(calibration, facts, parameters, share, lattice)
             look = partial(calibration.look, calibration.facts(facts))
             answer = yield Link("calibration", last, share, look, index, offset)
@@ -246,7 +243,7 @@ def _moments(facts: Facts, parameters: Parameters, constant: float, lattice: boo
     believed = believed_square(found, length_noise, facts.row_norm)
     if centre is not None:
         believed = max(believed - float(centre @ centre), believed / 30)
-    return Moments(matrix, moment_noise, believed + constant**2, length_noise, centre, centre_noise)
+    return Moments(matrix, moment_noise, believed + constant**2, length_noise, centre, centre_noise, constant)
 
 
 def _descent(
@@ -264,30 +261,14 @@ def _descent(
     if cone is not None and cone.by == "admm":
         return admm_plan(mapped, cone, metric, share, parameters.adjacency, parameters.tail_average), look
     step = metric.time / metric.steps
-    gradient: Operator = Gradient(mapped, step, mapped.items)
+    gradient: Descent = Gradient(mapped, step, mapped.items)
     if lattice:
         grid = GradientGrid.turned(mapped, norm, constant, metric.matrix, metric.column(constant))
         gradient, look = LatticeGradient(mapped, step, mapped.items, grid), _as_they_are
+    if metric.momentum:
+        gradient = gradient.with_momentum(metric.momentum)
     plan = _priced(gradient, mapped, share, parameters.adjacency, metric.steps)
     return replace(plan, tail_average=parameters.tail_average), look
-
-
-def _with_momentum(
-    descent: Plan, metric: Metric, share: float, look: Callable[[Rows], Rows], index: int, offset: float
-) -> Generator[Link, Answer, Answer]:
-    """The steps of a descent, each a plan of its own: where it begins is computed from what was released before."""
-    operator, steps = descent.operator, descent.steps
-    assert isinstance(operator, Descent)
-    point = before = operator.start()[0]
-    reached = []
-    for _ in range(steps):
-        begin = extrapolated(point, before, metric.momentum)
-        step = replace(descent, operator=operator.starting_at(begin), steps=1, tail_average=None)
-        answer = yield Link("descent", step, share / math.sqrt(steps), look, index, offset)
-        before, point = point, answer.model
-        reached.append(point)
-    last = max(1, round(metric.tail * steps))
-    return Answer(np.mean(reached[-last:], axis=0), point)
 
 
 def noise_law(
@@ -364,20 +345,15 @@ def spent(links: Sequence[Link], parameters: Parameters, delta: float, source: s
         for one, link in zip(stated, links, strict=True)
     ]
     descents = [at for at, link in enumerate(links) if link.part == "descent"]
-    models = len({links[at].model for at in descents})
-    grounds = stated[descents[-1]].assumptions
-    if len(descents) > models:  # a plan for every step
-        counted = f"{len(descents) // models} noisy steps, each from a public point"
-        grounds = tuple(ground.replace("1 noisy step", counted) for ground in grounds)
     return replace(
         compose(*charged),
         section="8",
         assumptions=(
             *_of(links, "second moments").plan.certificate.because,
             f"second moments released with {parameters.moment_share:.2g} of the budget",
-            *grounds,
+            *stated[descents[-1]].assumptions,
             *(("its terms in means and moments are 0 as well",) if parameters.adjacency == "zero-out" else ()),
-            *((f"one budget for {models} models, split equally",) if models > 1 else ()),
+            *((f"one budget for {len(descents)} models, split equally",) if len(descents) > 1 else ()),
         ),
         source=source,
     )
@@ -420,8 +396,7 @@ def train(
         facts = link.plan.facts
         assert facts is not None  # plans of a chain have them
         bound = link.plan.on(Problem.from_facts(facts).with_rows(rows))
-        shown = progress and link.part == "descent" and link.plan.steps > 1
-        result = bound.run(seed=_seed_of(seed, place), progress=shown)
+        result = bound.run(seed=_seed_of(seed, place), progress=progress and link.part == "descent")
         if result.status != "finished":
             raise KeyboardInterrupt
         return Answer(result.model, link.plan.operator.release(result.state.public))

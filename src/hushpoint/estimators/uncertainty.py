@@ -83,6 +83,12 @@ class NoiseLaw:
             found[part] *= max(0.0, 1 - expected / have) if have > 0 else 0.0
         return found
 
+    def trust(self, model: Array) -> float:
+        """By how much a whole model is to be made smaller, by the same rule."""
+        everything = np.arange(len(model) - bool(self.constant))
+        (have,), (expected,) = self.energies(model, [everything])
+        return max(0.0, 1 - float(expected) / float(have)) if have > 0 else 0.0
+
 
 def mean_curvature(loss: Loss, limit: float, mean: float, deviation: float, spread: float) -> float:
     """Mean second derivative of a loss with slopes cut at a limit, for normal scores and targets that they predict.

@@ -181,7 +181,10 @@ class Operator(ABC):
         return stated
 
 
-_BEHAVIOUR = ("prepare", "start", "release", "local", "move", "combine", "model", "places", "multiplicity")
+_BEHAVIOUR = (
+    *("prepare", "start", "release", "local", "move", "combine", "model", "places", "multiplicity"),
+    *("looked_at", "stepped"),  # of a descent
+)
 
 
 def is_within(vector: Array, length: float) -> bool:

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import copy
 import math
+from abc import abstractmethod
 from dataclasses import replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Self
 
 import numpy as np
 
-from hushpoint._checks import require_positive
+from hushpoint._checks import require_inside, require_positive
 from hushpoint._types import Array, Indices
 from hushpoint.certificates import Certificate, Theorem
 from hushpoint.operators.base import Operator
@@ -29,19 +30,49 @@ ONE_COORDINATE = Theorem("3g", "sum", ("single",))
 
 
 class Descent(Operator):
-    """Steps on a model that is public before the first of them: where they begin is free to choose."""
+    """Steps on a model that is public before the first of them: where they begin is free to choose.
+
+    With ``momentum`` the gradient is taken beyond the model: as far as it is from the one before, times the momentum.
+    What is shared is then that point, followed by the model. Both are made of noisy sums, so a step with momentum
+    reveals what one without reveals, and costs the same.
+    """
 
     begin: Array | None = None  # None: zero
+    momentum: float = 0.0
 
     def start(self) -> tuple[Array, Array]:
         blocks = np.zeros((self.blocks, self.block_size))
-        return np.zeros(self.message_size) if self.begin is None else self.begin.copy(), blocks
+        point = np.zeros(self.message_size) if self.begin is None else self.begin.copy()
+        return np.concatenate([point, point]) if self.momentum else point, blocks
 
     def starting_at(self, point: Array) -> Self:
         """The same from a public point."""
         found = copy.copy(self)
         found.begin = np.array(point, dtype=np.float64)
         return found
+
+    def with_momentum(self, momentum: float) -> Self:
+        """The same with momentum."""
+        found = copy.copy(self)
+        found.momentum = require_inside("momentum", momentum)
+        return found
+
+    def looked_at(self, z: Array) -> Array:
+        """Where the gradient is taken, of a public point."""
+        return z[..., : self.message_size] if self.momentum else z
+
+    def model(self, z: Array) -> Array:
+        return z[..., self.message_size :] if self.momentum else z
+
+    @abstractmethod
+    def stepped(self, point: Array, total: Array, relaxation: float) -> Array:
+        """The model after a step from a point, given the sum of the messages."""
+
+    def combine(self, shared: Array, total: Array, chosen: Indices | None, relaxation: float) -> Array:
+        found = self.stepped(self.looked_at(shared), total, relaxation)
+        if not self.momentum:
+            return found
+        return np.concatenate([found + self.momentum * (found - self.model(shared)), found], axis=-1)
 
 
 class Gradient(Descent):
@@ -67,7 +98,7 @@ class Gradient(Descent):
     def local(
         self, data: Rows, chosen: Indices | slice, block: Array, z: Array, relaxation: float, kick: Array | None
     ) -> tuple[Array, Array]:
-        rows = data.take(chosen)
+        rows, z = data.take(chosen), self.looked_at(z)
         slopes = rows.row_loss.derivative(rows.margins(z), rows.targets) / np.repeat(rows.counts, rows.counts)
         per_row = rows.store.times(slopes[:, None])
         if rows.offsets is None:
@@ -87,25 +118,28 @@ class Gradient(Descent):
         """The sum of the messages in one pass over the rows, without a gradient per item."""
         from hushpoint.kernels.passes import passes_over
 
-        rows = data.take(chosen)
+        rows, z = data.take(chosen), self.looked_at(z)
         row_weights = rows.shared_out(multiplicity)
         if rows is data and len(rows) == self.facts.rows:
             return block, passes_over(rows).gradient(z, row_weights)
         slopes = rows.row_loss.derivative(rows.margins(z), rows.targets)
         return block, rows.store.pull(slopes * row_weights)
 
-    def combine(self, shared: Array, total: Array, chosen: Indices | None, relaxation: float) -> Array:
+    def stepped(self, point: Array, total: Array, relaxation: float) -> Array:
         step = relaxation * self.step_size
-        return self.facts.regularizer.prox(shared - step * total / self.sampled, step)
+        return self.facts.regularizer.prox(point - step * total / self.sampled, step)
 
     def step_lipschitz(self, relaxation: float) -> float | None:
         step, beta = relaxation * self.step_size, self.facts.smoothness
+        if self.momentum:  # what is shared is moved by more than a step
+            return None
         if math.isinf(beta) or self.sampled != self.facts.items:  # a sample over its expected size is no mean
             return None
         return max(1.0, abs(1 - step * beta)) / (1 + step * self.facts.regularizer.strong_convexity)
 
     def certificate(self, relaxation: float) -> Certificate:
-        return gradient_certificate(self.facts, self.step_lipschitz(relaxation), SAMPLED_SUM)
+        theorem = replace(SAMPLED_SUM, forgets=not self.momentum)
+        return gradient_certificate(self.facts, self.step_lipschitz(relaxation), theorem)
 
 
 class CoordinateGradient(Operator):

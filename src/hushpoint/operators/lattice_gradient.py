@@ -146,7 +146,8 @@ class LatticeGradient(Descent):
         kick: Array | None,
         multiplicity: Array | None,
     ) -> tuple[Array, Any]:
-        point = z if self.grid.turn is None else self.grid.turn.back(z)
+        point = self.looked_at(z)
+        point = point if self.grid.turn is None else self.grid.turn.back(point)
         return block, data.take(chosen).once(self._sums).at(point)
 
     def _sums(self, rows: Rows) -> Sums:
@@ -165,10 +166,10 @@ class LatticeGradient(Descent):
             return self.grid.turn.shifted(total, self.grid.shift)
         return total >> self.grid.shift
 
-    def combine(self, shared: Array, total: Array, chosen: Indices | None, relaxation: float) -> Array:
+    def stepped(self, point: Array, total: Array, relaxation: float) -> Array:
         step = relaxation * self.step_size
         summed = total * (self.counted * self.unit)
-        return self.facts.regularizer.prox(shared - step * summed / self.sampled, step)
+        return self.facts.regularizer.prox(point - step * summed / self.sampled, step)
 
     def is_plausible(self, message: Array, block: Array, z: Array, relaxation: float, noise_std: float) -> bool:
         if self.grid.turn is not None:
