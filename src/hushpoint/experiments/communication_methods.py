@@ -209,7 +209,7 @@ class Plans:
 
 
 ESTIMATOR, ESTIMATOR_LABEL = "estimator", "PrivateLogisticRegression (secure sums, untuned)"
-FEWEST_ROUNDS = 5  # of an estimator
+FEWEST_ROUNDS = 6  # of an estimator
 
 
 def estimator_training(size: Size, epsilon: float, rounds: int) -> SecureTraining:

@@ -255,7 +255,7 @@ def gaps(table: Rows, path_stem: str | Path) -> Paths:
             curves = styled(part, column, "gap_mean", "gap_std", of=rows)[""]
             drawing.frame_x([ax], styled(rows, column, "gap_mean")[""], "log")
             drawing.draw(ax, curves, bars=True)
-            drawing.level_lines(ax, _ENOUGH, named=k == len(budgets) - 1)
+            drawing.level_lines(ax, _ENOUGH, named=k == len(budgets) - 1, falling=False)
             ax.set_title(drawing.epsilon_is(epsilon))
             ax.set_xlabel({"rounds": "planned rounds", "bytes": "bytes, all rounds and users"}[column])
         drawing.name_axes(axes, None, "gap to the least objective, relative")

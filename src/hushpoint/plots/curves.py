@@ -32,6 +32,7 @@ METHODS = {
     "dp_sgd_sampled": (ORANGE, "P"),
     "dp_gd": (BLACK, "X"),
     "estimator": (PURPLE, "p"),
+    "estimator_rounds": (SKY, "H"),
 }
 
 
