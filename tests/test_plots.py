@@ -98,7 +98,20 @@ def as_published():
     ]  # fmt: skip
 
 
-TABLES = {f.__name__: f for f in (frontier, rounds, guarantees, noise, accuracy, as_published)}
+def gaps():
+    return [
+        {
+            "method": method, "label": label, "trust": trust, "epsilon": epsilon, "rounds": str(length),
+            "bytes": str(length * 10 ** (5 + k)), "gap_mean": repr(0.1 * (k + 1) / length), "gap_std": "0.002",
+            "runs": "5",
+        }
+        for k, (method, label, trust, _) in enumerate(METHODS[:3])
+        for epsilon in EPSILONS
+        for length in (2, 6, 20)
+    ]  # fmt: skip
+
+
+TABLES = {f.__name__: f for f in (frontier, rounds, guarantees, noise, accuracy, gaps, as_published)}
 
 
 @pytest.fixture
@@ -303,6 +316,17 @@ def test_accuracy_never_picks_the_best_rounds(seen):
     assert lines_of(second)["DP-GD"].get_xdata() == pytest.approx([5, 20, 80], rel=0.1)
     assert second.get_title(loc="left") == "epsilon = 1"
     assert first.get_title(loc="left") == "20 rounds"
+
+
+def test_gaps_are_shown_against_rounds_and_against_bytes(seen):
+    # catches: one budget's curves in another's panel, rounds taken for bytes
+    axes = seen("gaps", gaps()).axes
+    assert len(axes) == 2 * len(EPSILONS)
+    label = METHODS[1][1]
+    for ax, scale in ((axes[0], 1), (axes[len(EPSILONS)], 10**6)):
+        line = lines_of(ax)[label]
+        assert line.get_xdata() == pytest.approx([2 * scale, 6 * scale, 20 * scale], rel=0.1)
+        assert line.get_ydata() == pytest.approx([0.1, 0.2 / 6, 0.01])
 
 
 def test_as_published_marks_infinite_losses_at_the_top(seen):

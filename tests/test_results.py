@@ -11,8 +11,9 @@ import pytest
 from study_tables import read_numbers, readme_table
 
 from hushpoint import plots
-from hushpoint.experiments import logistic, published_recipe
+from hushpoint.experiments import communication, logistic, published_recipe
 from hushpoint.experiments.claims import Frontier, edge_claims, lasso_claims, lasso_summary
+from hushpoint.experiments.communication_gaps import secure_summary
 from hushpoint.plots import read_rows
 
 ROOT = Path(__file__).parents[1]
@@ -48,7 +49,7 @@ def test_what_the_lasso_study_said_follows_from_its_tables() -> None:
     frontier = Frontier(rows, table("lasso", "runs"))
     grids = json.loads((STUDIES["lasso"] / "run.json").read_text())["settings"]["grids"]
     recipe = [*table("lasso", "as_published"), *table("lasso", "as_published_baseline")]
-    assert record("lasso")["summary"] == lasso_summary(frontier, recipe)
+    assert record("lasso")["summary"] == lasso_summary(frontier, recipe, table("lasso", "secure"))
     claims = [*lasso_claims(frontier), *edge_claims(rows, grids), *published_recipe.claims(recipe)]
     assert record("lasso")["claims"] == claims
 
@@ -61,6 +62,15 @@ def test_what_the_second_study_said_follows_from_its_table() -> None:
         row["parameters"] = row["parameters"] or {}
     assert record("adult")["summary"] == logistic._summary(rows)
     assert record("adult")["claims"] == logistic._claims(rows)
+
+
+def test_what_the_third_study_said_follows_from_its_tables() -> None:
+    rows, gaps = table("communication", "communication"), table("communication", "gaps")
+    for row in rows:
+        row["rounds"] = row["rounds"] and int(float(str(row["rounds"])))
+    said = [*communication._summary(rows), *secure_summary(rows, gaps, 300)]
+    assert record("communication")["summary"] == said
+    assert record("communication")["claims"] == communication._claims(rows)
 
 
 def test_means_are_those_of_the_runs() -> None:
@@ -112,7 +122,7 @@ def shape(svg: str) -> tuple[list[str], list[float]]:
 
 
 @pytest.mark.skipif(matplotlib.__version__ != DRAWN_BY, reason=f"the figures were drawn by matplotlib {DRAWN_BY}")
-@pytest.mark.parametrize("study", ["lasso", "adult"])
+@pytest.mark.parametrize("study", STUDIES)
 def test_the_figures_are_drawn_from_the_tables(study: str, tmp_path: Path) -> None:
     for path in (STUDIES[study] / "figures").iterdir():
         rows = read_rows(STUDIES[study] / "tables" / f"{path.stem}.csv")
@@ -121,8 +131,8 @@ def test_the_figures_are_drawn_from_the_tables(study: str, tmp_path: Path) -> No
         again, other = shape(drawn.read_text())
         assert words == again
         assert numbers == pytest.approx(other, abs=0.01)
-        if path.stem in ("frontier", "accuracy"):  # the test can fail
-            column = {"frontier": "objective_mean", "accuracy": "accuracy_mean"}[path.stem]
+        shown = {"frontier": "objective_mean", "accuracy": "accuracy_mean", "gaps": "gap_mean"}
+        if column := shown.get(path.stem):  # the test can fail
             rows[-1][column] = repr(0.99 * float(rows[-1][column]))
             _, drawn = plots.FIGURES[path.stem](rows, tmp_path / "changed")
             assert shape(drawn.read_text())[1] != pytest.approx(numbers, abs=0.01)

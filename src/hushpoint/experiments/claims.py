@@ -10,12 +10,17 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from statistics import fmean, stdev
 from typing import Any
 
+from scipy.stats import t as student
+
+from hushpoint.experiments.contenders import AGGREGATOR, CURATOR, PEERS
 from hushpoint.experiments.study import apart, at_least, at_most, number
 
 Row = Mapping[str, Any]
 
 GRADIENT = ("dp_gd", "dp_sgd_sampled")
-TRUSTED = ("trusted curator", "trusted aggregator")
+TRUSTED = (CURATOR, AGGREGATOR)
+SECURED = (("secure_anchored", "anchored_admm"), ("secure_dp_gd", "dp_gd"), ("secure_third", "anchored_admm"))
+"""Methods by secure sums, and the same ones with someone trusted."""
 _SURE = 2.0  # standard errors
 
 
@@ -38,9 +43,20 @@ class Frontier:
 
     def clear(self, one: Row, other: Row) -> bool:
         """Whether two methods differ by more than two standard errors of their difference on the same data."""
+        gap, error = self.difference(one, other)
+        return abs(gap) > _SURE * error
+
+    def difference(self, one: Row, other: Row) -> tuple[float, float]:
+        """By how much the first method is above the second, run by run on the same data, and the standard error."""
         first, second = (self._runs[row["method"], row["epsilon"]] for row in (one, other))
         gaps = [a - b for a, b in zip(first, second, strict=True)]
-        return len(gaps) > 1 and abs(fmean(gaps)) > _SURE * stdev(gaps) / math.sqrt(len(gaps))
+        return fmean(gaps), stdev(gaps) / math.sqrt(len(gaps)) if len(gaps) > 1 else math.inf
+
+    def pairs(self, one: str, other: str) -> list[tuple[Row, Row]]:
+        """The rows of two methods at each budget that both have."""
+        found = {(row["method"], row["epsilon"]): row for row in self.proved}
+        both = [(found.get((one, epsilon)), found.get((other, epsilon))) for epsilon in self.epsilons]
+        return [(first, second) for first, second in both if first is not None and second is not None]
 
     def useful(self, row: Row) -> bool:
         """Whether a method clearly does better than the model 0."""
@@ -64,6 +80,8 @@ def lasso_claims(frontier: Frontier) -> list[str]:
                 f"At epsilon = {epsilon:g} no better than the model 0, which uses no data and is "
                 f"{number(zero['excess_mean'])} above the optimum, are: {named}."
             )
+    for one, other in SECURED:
+        said += _secure_duel(frontier, one, other)
     for row in frontier.published:
         said.append(
             f"At a published epsilon = {row['epsilon']:g}, {row['label']} is {apart(row['excess_mean'])} the optimum, "
@@ -134,19 +152,23 @@ def edge_claims(rows: Sequence[Row], grids: Mapping[str, Mapping[str, Sequence[f
 # --- in short
 
 
-def lasso_summary(frontier: Frontier, recipe: Sequence[Row] = ()) -> list[str]:
-    """What the study shows, in a few sentences."""
+def lasso_summary(frontier: Frontier, recipe: Sequence[Row] = (), prices: Sequence[Row] = ()) -> list[str]:
+    """What the study shows, in a few sentences; ``prices`` are the rows of the table of secure sums."""
     said = [
         *_way(
             frontier, "With a trusted curator or aggregator", lambda row: row["trust"] in TRUSTED,
             start="the model 0, which uses no data,",
         ),
-        *_way(frontier, "Among peers, with no other party", lambda row: row["trust"] == "peers only"),
+        *_secure(frontier, prices),
+        *_way(frontier, "Among peers, with no other party", lambda row: row["trust"] == PEERS),
         *_way(
-            frontier, "With nobody trusted and one record a user",
+            frontier, "With nobody trusted, noise of its own at each user and one record per user",
             lambda row: row["method"] in ("federated_admm_local", "decentralized_admm"),
         ),
-        *_way(frontier, "With nobody trusted and a few sites", lambda row: row["method"] == "local_sites"),
+        *_way(
+            frontier, "With nobody trusted, noise of its own at each of a few sites",
+            lambda row: row["method"] == "local_sites",
+        ),
     ]  # fmt: skip
     return [*said, *_duel(frontier), *_as_calibrated(frontier), *_recipe(recipe)]
 
@@ -182,6 +204,64 @@ def _way(frontier: Frontier, title: str, wanted: Callable[[Row], bool], start: s
 
 def _listed(words: Sequence[str]) -> str:
     return words[0] if len(words) == 1 else ", ".join(words[:-1]) + f" and {words[-1]}"
+
+
+def _secure_duel(frontier: Frontier, one: str, other: str) -> list[str]:
+    """A method by secure sums against the same one with someone trusted, run by run on the same data."""
+    pairs = frontier.pairs(one, other)
+    if not pairs:
+        return []
+    gaps = [(f"{first['epsilon']:g}", frontier.difference(first, second)[0]) for first, second in pairs]
+    apart_at = [
+        f"{epsilon} ({number(abs(gap))} {'above' if gap > 0 else 'below'})"
+        for (epsilon, gap), pair in zip(gaps, pairs, strict=True) if frontier.clear(*pair)
+    ]  # fmt: skip
+    said = (
+        f"{_capital(pairs[0][0]['label'])} against {pairs[0][1]['label']} with a {pairs[0][1]['trust']}, run by run on "
+        f"the same data: within two standard errors at {len(pairs) - len(apart_at)} of {len(pairs)} budgets"
+    )
+    if apart_at:
+        said += f", and beyond them at epsilon = {_listed(apart_at)}; by chance alone {_by_chance(pairs)} would be"
+    return [f"{said}; the mean differences are {_signed([gap for _, gap in gaps])}."]
+
+
+def _by_chance(pairs: Sequence[tuple[Row, Row]]) -> str:
+    """How many of so many means of differences without any cause are beyond two of their standard errors."""
+    return f"{sum(2 * student.sf(_SURE, max(row['runs'] - 1, 1)) for row, _ in pairs):.1f} of {len(pairs)}"
+
+
+def _signed(gaps: Sequence[float]) -> str:
+    """From the least to the largest."""
+    least, most = (f"{'+' if gap > 0 else '-' if gap < 0 else ''}{number(abs(gap))}" for gap in (min(gaps), max(gaps)))
+    return f"from {least} to {most}"
+
+
+def _capital(words: str) -> str:
+    return words[:1].upper() + words[1:]
+
+
+def _secure_prices(prices: Sequence[Row]) -> list[str]:
+    """What secure sums cost in noise."""
+    if not prices:
+        return []
+    first = prices[0]
+    rounds = " or ".join(f"{count:g}" for count in sorted({row["rounds"] for row in prices}))
+    parts = []
+    for colluders in sorted({row["colluders"] for row in prices}):
+        ratios = [row["noise_ratio"] for row in prices if row["colluders"] == colluders]
+        low, high = f"{min(ratios):.3f}", f"{max(ratios):.3f}"
+        times = low if low == high else f"{low} to {high}"
+        parts.append(f"{times} times as large where {colluders:g} of {first['sites']:,.0f} sites may collude")
+    return [f"The noise is {_listed(parts)} ({rounds} rounds and room for {first['spare']:g} that fail)."]
+
+
+def _secure(frontier: Frontier, prices: Sequence[Row]) -> list[str]:
+    """What comes of it if nobody is trusted and sums are secure, and what that costs, in one paragraph."""
+    way = _way(
+        frontier, "With nobody trusted and secure sums",
+        lambda row: row["method"] in ("secure_anchored", "secure_dp_gd"),
+    )  # fmt: skip
+    return [" ".join([*way, *_secure_duel(frontier, *SECURED[0]), *_secure_prices(prices)])] if way else []
 
 
 def _duel(frontier: Frontier) -> list[str]:

@@ -10,35 +10,43 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass, field
-from functools import cached_property, lru_cache, partial
+from functools import partial
 from operator import itemgetter
 from pathlib import Path
-from typing import Any
 
-import numpy as np
-from numpy.typing import NDArray
 from rich.console import Console
 from rich.table import Table
-from scipy.optimize import minimize
 
-from hushpoint import engine, methods
-from hushpoint._types import Array, Indices
-from hushpoint.experiments.contenders import AGGREGATOR, NOBODY
+from hushpoint import engine
+from hushpoint.experiments.communication_gaps import GAPS, budget_is, gap_rows, gap_table, secure_summary, size_of
+from hushpoint.experiments.communication_methods import (
+    ADJACENCY,
+    DELTA,
+    ESTIMATOR,
+    ESTIMATOR_LABEL,
+    FEWEST_ROUNDS,
+    METHODS,
+    TAILS,
+    Plans,
+    Sample,
+    Size,
+    draw,
+    estimator_training,
+    round_trip,
+    sent_bytes,
+)  # fmt: skip
+from hushpoint.experiments.contenders import SECURE
+from hushpoint.experiments.secure_bytes import EXCHANGES, round_bytes
+from hushpoint.experiments.secure_sums import SecureTerms
 from hushpoint.experiments.seeds import derived
 from hushpoint.experiments.study import Cell, Record, Study, number, spread, table_of_methods
-from hushpoint.experiments.tuning import Settings, choices, product, require_equal_effort, say_grids
+from hushpoint.experiments.tuning import Settings, choices, require_equal_effort, say_grids
 from hushpoint.plan import Plan
-from hushpoint.privacy.guarantee import Adjacency, Budget
-from hushpoint.problem import Problem
-from hushpoint.regularizers import L2
 
-ADJACENCY: Adjacency = "zero-out"  # which the amplification of secret samples needs
-DELTA = 1e-5
 TITLE = "Rounds and bytes to 1% of the non-private objective: private ADMM, DP-FedAvg and DP-FedSGD"
 TARGET = 0.01  # of the non-private objective
-_ROW_NORM, _RIDGE = 1.5, 1e-3
 _AGAIN = 6  # one setting in so many is tried on all tuning data, after one try each
 _PATIENCE, _PROGRESS = 4, 0.8  # a search goes on if one of the last so many gaps is so much of the least before them
 
@@ -47,167 +55,6 @@ COLUMNS = (
     "gap_mean", "gap_std", "runs", "noise_std", "parameters",
 )  # fmt: skip
 SEARCH = ("method", "epsilon", "share", "rounds", "bytes", "tuning_gap", "gap_mean", "gap_std", "place", "parameters")
-
-
-# --- data
-
-
-@dataclass(frozen=True)
-class Size:
-    """How many users, with how many rows each (uniformly from a range), of how many features."""
-
-    users: int = 300
-    fewest: int = 20
-    most: int = 30
-    features: int = 20
-
-
-@dataclass(frozen=True, eq=False)
-class Sample:
-    """The rows of all users."""
-
-    rows: Array
-    labels: NDArray[np.bool_]
-    owners: Indices
-
-    def problem(self, clip: float | None = None) -> Problem:
-        """Users as items; ``clip`` is for methods that clip rows."""
-        if clip not in self._problems:
-            self._problems[clip] = Problem(
-                self.rows, self.labels, "logistic", L2(_RIDGE), _ROW_NORM, self.owners, clip=clip
-            )
-        return self._problems[clip]
-
-    @cached_property
-    def _problems(self) -> dict[float | None, Problem]:
-        return {}
-
-    @cached_property
-    def best(self) -> float:
-        """The least objective."""
-        problem = self.problem()
-
-        def value_and_slope(z: Array) -> tuple[float, Array]:
-            return problem.objective(z), problem.gradient(z) + _RIDGE * z
-
-        return float(minimize(value_and_slope, np.zeros(problem.features), jac=True, tol=1e-9).fun)
-
-    def gap(self, model: Array) -> float:
-        """How far the objective of a model is above the least one, relative to it; infinite for what is no model."""
-        objective = self.problem().objective(model) if np.isfinite(model).all() else math.inf
-        return objective / self.best - 1 if math.isfinite(objective) else math.inf
-
-
-@lru_cache(maxsize=32)
-def draw(size: Size, seed: int) -> Sample:
-    """Users whose rows and truths differ: features of falling size around means of the user's own.
-
-    How many rows each has is the same in every draw, as it is public.
-    """
-    rng = np.random.default_rng(seed)
-    owners = np.repeat(np.arange(size.users), size.fewest + np.arange(size.users) % (size.most + 1 - size.fewest))
-    scales = (1.0 + np.arange(size.features)) ** -0.5
-    scales /= np.linalg.norm(scales)
-    means = 0.5 * scales * rng.normal(size=(size.users, size.features))
-    rows = means[owners] + scales * rng.normal(size=(len(owners), size.features))
-    truths = rng.choice([-3.0, 3.0], size=size.features) + 1.5 * rng.normal(size=(size.users, size.features))
-    chances = 1 / (1 + np.exp(-np.einsum("ij,ij->i", rows, truths[owners])))
-    return Sample(rows, rng.random(len(owners)) < chances, owners)
-
-
-# --- methods
-
-Make = Callable[[Sample, int, float, Settings, dict[str, Any]], Plan]
-
-
-@dataclass(frozen=True)
-class Method:
-    """One line of the table: how a plan is made of a setting, and the settings that are tried."""
-
-    label: str
-    trust: str
-    make: Make
-    grid: tuple[Settings, ...]
-
-
-def _anchored(sample: Sample, rounds: int, share: float, choice: Settings, level: dict[str, Any]) -> Plan:
-    gamma = choice["gamma"]
-    return methods.anchored_admm(
-        sample.problem(), rounds, gamma, choice["relaxation"], sample_prob=share, radius=gamma * choice["clip"],
-        tail_average=choice["tail"], **level,
-    )  # fmt: skip
-
-
-def _local(sample: Sample, rounds: int, share: float, choice: Settings, level: dict[str, Any]) -> Plan:
-    gamma = choice["gamma"]
-    some: dict[str, Any] = {}
-    if share < 1:  # no sample is secret here: only a cap bounds how often a user takes part
-        size = max(1, round(share * sample.problem().items))
-        some = {"sample_size": size, "participation_cap": min(rounds, math.ceil(1.5 * share * rounds))}
-    return methods.federated_admm(
-        sample.problem(), rounds, gamma, choice["relaxation"], clip_residual=gamma * choice["clip"],
-        tail_average=choice["tail"], **some, **level,
-    )  # fmt: skip
-
-
-def _averaging(sample: Sample, rounds: int, share: float, choice: Settings, level: dict[str, Any]) -> Plan:
-    step, local_steps = choice["step"], choice.get("local_steps", 1)
-    return methods.dp_fedavg(
-        sample.problem(), rounds, local_steps, step, local_steps * step * choice["clip"], sample_prob=share,
-        tail_average=choice["tail"], **level,
-    )  # fmt: skip
-
-
-def _rows_clipped(sample: Sample, rounds: int, share: float, choice: Settings, level: dict[str, Any]) -> Plan:
-    problem = sample.problem(choice["clip"])
-    return methods.dp_sgd(problem, rounds, choice["step"], sample_prob=share, tail_average=choice["tail"], **level)
-
-
-_TAIL = (None, 0.5)
-_CLIP = (0.03, 0.1, 0.3)  # of a user's gradient
-_ADMM = tuple(product(gamma=(20.0, 60.0, 200.0, 600.0), clip=_CLIP, relaxation=(0.5, 0.9), tail=_TAIL))
-_STEPS = (3.0, 6.0, 10.0, 16.0, 25.0, 40.0, 60.0, 100.0)
-METHODS = {
-    "anchored_admm": Method("anchored ADMM", AGGREGATOR, _anchored, _ADMM),
-    "dp_fedavg": Method(
-        "DP-FedAvg", AGGREGATOR, _averaging,
-        tuple(product(step=(4.0, 8.0, 16.0, 32.0), local_steps=(4, 12), clip=_CLIP, tail=_TAIL)),
-    ),
-    "dp_fedsgd": Method(
-        "DP-FedSGD", AGGREGATOR, _averaging, tuple(product(step=_STEPS, clip=_CLIP, tail=_TAIL)),
-    ),
-    "dp_sgd_rows": Method(
-        "DP-SGD over users (rows clipped)", AGGREGATOR, _rows_clipped,
-        tuple(product(step=_STEPS, clip=(0.1, 0.3, 1.0), tail=_TAIL)),
-    ),
-    "federated_admm_local": Method("federated ADMM (local noise)", NOBODY, _local, _ADMM),
-}  # fmt: skip
-
-
-def level(epsilon: float) -> dict[str, Any]:
-    """What the budget says about noise."""
-    return {"budget": Budget(epsilon, DELTA, adjacency=ADJACENCY, unit="user")}
-
-
-class Plans:
-    """Plans of a method at one budget, number of rounds and share, with noise in proportion to the bound of a message.
-
-    Settings differ in nothing else that the accountant looks at, so that it is asked once for all of them. Plans of one
-    sample are good for every other one, since all have the same facts.
-    """
-
-    def __init__(self, method: str, size: Size, rounds: int, share: float, epsilon: float | None) -> None:
-        self._make = partial(METHODS[method].make, draw(size, 0), rounds, share)
-        self._ratio = 0.0
-        if epsilon is not None:
-            first = self._make(METHODS[method].grid[0], level(epsilon))
-            self._ratio = first.noise.std / first.certificate.shift("user", ADJACENCY) * (1 + 1e-9)
-
-    def plan(self, choice: Settings) -> Plan:
-        """The plan of a setting."""
-        unit = self._make(choice, {"noise_std": 1.0})
-        wanted = self._ratio * unit.certificate.shift("user", ADJACENCY)
-        return self._make(choice, {"noise_std": wanted / unit.noise.std})
 
 
 # --- cells
@@ -219,17 +66,47 @@ def search(settings: Record) -> Record:
     A search far from its target is given up when more rounds have ceased to help.
     """
     tried: list[Record] = []
-    size, target = Size(**settings["size"]), settings["target"]
+    target = settings["target"]
     for rounds in settings["rounds"]:
-        plans = Plans(settings["method"], size, rounds, settings["share"], settings["epsilon"])
-        entry = {"rounds": rounds, **_tuned(settings, rounds, plans)}
-        if entry["place"] is not None:
-            entry["parameters"] = settings["grid"][entry["place"]]
-            entry |= _evaluated(settings, rounds, plans.plan(entry["parameters"]))
-        tried.append(entry)
+        tried.append(entry := _entry(settings, rounds))
         if entry.get("gap_mean", math.inf) <= target or _hopeless(tried, target):
             break
     return {"tried": tried}
+
+
+def curve(settings: Record) -> Record:
+    """The numbers of rounds that a search has left out, for the gap against rounds."""
+    return {"tried": [_entry(settings, rounds) for rounds in settings["rounds"]]}
+
+
+def estimator(settings: Record) -> Record:
+    """The estimator by secure sums with so many rounds at the most: nothing is tuned, so no data but these are seen."""
+    size, seed, epsilon = Size(**settings["size"]), settings["seed"], settings["epsilon"]
+    tried = []
+    for rounds in settings["rounds"]:
+        training = estimator_training(size, epsilon, rounds)
+        gaps, used, sent = [], [], []
+        for run in range(settings["runs"]):
+            sample = draw(size, derived(seed, "data", run))
+            noise_seed = derived(seed, "noise", ESTIMATOR, epsilon, rounds, run)
+            model, links, count = training.run(sample.problem(), noise_seed)
+            gaps.append(sample.gap(model))
+            used.append(sum(link.plan.steps for link in links))
+            sent.append(count)
+        entry = {"rounds": rounds, "rounds_used": max(used), "bytes": max(sent), "numbers": None, "view": "messages"}
+        tried.append({**entry, **spread("gap", gaps), "gaps": gaps})
+    return {"tried": tried}
+
+
+def _entry(settings: Record, rounds: int) -> Record:
+    """What the tuned setting of a method comes to in so many rounds."""
+    size = Size(**settings["size"])
+    plans = Plans(settings["method"], size, rounds, settings["share"], settings["epsilon"])
+    entry = {"rounds": rounds, **_tuned(settings, rounds, plans)}
+    if entry["place"] is not None:
+        entry["parameters"] = settings["grid"][entry["place"]]
+        entry |= _evaluated(settings, rounds, plans, entry["parameters"])
+    return entry
 
 
 def _hopeless(tried: Sequence[Record], target: float) -> bool:
@@ -263,10 +140,11 @@ def _tuned(settings: Record, rounds: int, plans: Plans) -> Record:
     return {"place": best if found else None, "tuning_gap": means[best] if found else None}
 
 
-def _evaluated(settings: Record, rounds: int, plan: Plan) -> Record:
+def _evaluated(settings: Record, rounds: int, plans: Plans, choice: Settings) -> Record:
     """Runs of the chosen setting, each on data of its own."""
     seed, epsilon = settings["seed"], settings["epsilon"]
-    guarantee = plan.guarantee(DELTA, adjacency=ADJACENCY, unit="user")
+    plan = plans.plan(choice)
+    guarantee = plans.guarantee(plan)
     if epsilon is not None and guarantee.epsilon > epsilon:
         raise RuntimeError(f"the noise of {plan.method} at {rounds} rounds exceeds its budget.")
     name = settings["method"], epsilon or 0.0, settings["share"], rounds
@@ -275,19 +153,13 @@ def _evaluated(settings: Record, rounds: int, plan: Plan) -> Record:
         for run in range(settings["runs"])
     ]
     found = {"noise_std": plan.parameters["noise_std"], "view": guarantee.view}
-    expected = plan.schedule.most_at_once * plan.schedule.probability
-    return {**spread("gap", gaps), "gaps": gaps, **found, "messages": rounds * expected}
-
-
-@lru_cache
-def round_trip(method: str, features: int) -> int:
-    """Bytes of a request and its reply, measured in a small federation of the same method and features (unsigned)."""
-    from hushpoint.federated import run_in_process
-
-    sample, about = draw(Size(users=12, features=features), 0), METHODS[method]
-    plan = about.make(sample, 3, 1.0, about.grid[0], {"noise_std": 0.1})
-    last = run_in_process(plan, sample.problem(plan.facts.clip if plan.facts else None), seed=0).rounds[-1]
-    return math.ceil((last.bytes_down + last.bytes_up) / len(last.answered))
+    messages = rounds * plan.schedule.most_at_once * plan.schedule.probability
+    size = Size(**settings["size"])
+    sent = {
+        "bytes": sent_bytes(settings["method"], size, plan, messages),
+        "numbers": round(messages * 2 * size.features),
+    }
+    return {**spread("gap", gaps), "gaps": gaps, **found, **sent}
 
 
 # --- the study
@@ -304,21 +176,30 @@ class Scale:
     runs: int = 5
     tuning_runs: int = 3
     methods: tuple[str, ...] = tuple(METHODS)
-    tails: tuple[float | None, ...] = _TAIL
+    tails: tuple[float | None, ...] = TAILS
+    followed: tuple[str, ...] = ("anchored_admm", "secure_anchored", "dp_fedsgd")
+    shown: tuple[float, ...] = (10.0, 3.0, 1.0)  # the budgets at which the followed methods try every number of rounds
 
     def settings_of(self, method: str) -> list[Settings]:
         """The grid of a method."""
         return [choice for choice in METHODS[method].grid if choice["tail"] in self.tails]
 
     def searches(self) -> Iterable[tuple[str, float | None, float]]:
-        """Every method, budget and share of the users."""
-        return itertools.product(self.methods, self.epsilons, self.shares)
+        """Every method, budget and share of the users; by secure sums all take part, and only where there is noise."""
+        for name, epsilon, share in itertools.product(self.methods, self.epsilons, self.shares):
+            if not METHODS[name].secure or (epsilon is not None and share == 1):
+                yield name, epsilon, share
+
+    @property
+    def estimated(self) -> list[int]:
+        """The numbers of rounds in which the estimator can do anything."""
+        return [rounds for rounds in self.rounds if rounds >= FEWEST_ROUNDS]
 
 
 FULL = Scale()
 QUICK = Scale(
     size=Size(users=100, fewest=10, most=20, features=10), epsilons=(None, 10.0, 3.0), rounds=(1, 2, 4, 8, 16),
-    runs=3, tuning_runs=2, tails=(None,),
+    runs=3, tuning_runs=2, tails=(None,), shown=(10.0, 3.0),
 )  # fmt: skip
 
 
@@ -343,12 +224,31 @@ def run_communication(
         )
         for name, epsilon, share in scale.searches()
     ]  # fmt: skip
+    cells += [
+        Cell(f"estimator-{epsilon:g}", estimator, {**common, "epsilon": epsilon, "rounds": scale.estimated}, 0.2)
+        for epsilon in scale.epsilons if epsilon is not None
+    ]  # fmt: skip
     study = Study("communication", TITLE, directory, _settings(scale, effort), {"quick": quick}, seed, console)
-    tried = _tried(scale, study.run(cells, jobs))
+    results = study.run(cells, jobs, partial(_rest, scale), later=0.5 * len(scale.followed) * len(scale.shown))
+    tried = _tried(scale, results)
     rows = _rows(tried, scale.runs)
+    gaps = gap_rows([*tried, *_followed(scale, results)], (*scale.followed, ESTIMATOR), scale.shown, scale.runs)
     study.save("communication", COLUMNS, rows)
     study.save("search", SEARCH, tried)
-    return study.finish(_summary(rows), _claims(rows), _terminal_table(scale, rows))
+    study.save("gaps", GAPS, gaps)
+    console.print(gap_table(gaps))
+    summary = [*_summary(rows), *secure_summary(rows, gaps, scale.size.users)]
+    return study.finish(summary, _claims(rows), _terminal_table(scale, rows))
+
+
+def _rest(scale: Scale, cell: Cell, result: Record) -> Iterable[Cell]:
+    """What a search left out, for the methods that are followed."""
+    settings = cell.settings
+    if cell.task is not search or settings["method"] not in scale.followed:
+        return
+    left = [rounds for rounds in scale.rounds if rounds not in {entry["rounds"] for entry in result["tried"]}]
+    if settings["epsilon"] in scale.shown and settings["share"] == 1 and left:
+        yield Cell(cell.name.replace("search", "curve"), curve, {**settings, "rounds": left}, 1.0)
 
 
 def _weight(name: str, share: float) -> float:
@@ -362,6 +262,7 @@ def _word(epsilon: float | None) -> str:
 
 
 def _settings(scale: Scale, effort: int) -> Record:
+    terms = SecureTerms(scale.size.users)
     return {
         **asdict(scale.size),
         "epsilons": [_word(epsilon) for epsilon in scale.epsilons],
@@ -370,7 +271,11 @@ def _settings(scale: Scale, effort: int) -> Record:
         "unit": "user",
         "shares_of_users_a_round": list(scale.shares),
         "rounds_tried": list(scale.rounds),
-        "bytes_of_a_request_and_its_reply": {name: round_trip(name, scale.size.features) for name in scale.methods},
+        "bytes_of_a_request_and_its_reply": {
+            name: round_trip(name, scale.size.features) for name in scale.methods if not METHODS[name].secure
+        },
+        "secure_sums": {"sites": terms.sites, "survivors": terms.sites, "colluders": terms.colluders}
+        | {"spare": terms.spare, "bytes_of_a_round": round_bytes(terms, scale.size.features, scale.size.features)},
         "runs": scale.runs,
         "tuning_runs": scale.tuning_runs,
         "settings_tuned_over": effort,
@@ -384,17 +289,29 @@ def _settings(scale: Scale, effort: int) -> Record:
 def _tried(scale: Scale, results: dict[str, Record]) -> list[Record]:
     """Every number of rounds that was tried."""
     rows: list[Record] = []
-    features = scale.size.features
     for name, epsilon, share in scale.searches():
-        about = {"method": name, "label": METHODS[name].label, "trust": METHODS[name].trust, "share": share}
-        about["epsilon"] = math.inf if epsilon is None else epsilon
-        for entry in results[f"search-{name}-{_word(epsilon)}-{share:g}"]["tried"]:
-            row = {**about, **entry}
-            if "messages" in entry:
-                row["bytes"] = round(entry["messages"] * round_trip(name, features))
-                row["numbers"] = round(entry["messages"] * 2 * features)
-            rows.append(row)
+        found = results[f"search-{name}-{_word(epsilon)}-{share:g}"]
+        rows += _entries(name, epsilon, share, found["tried"])
+    for epsilon in scale.epsilons:
+        if epsilon is not None:
+            rows += _entries(ESTIMATOR, epsilon, 1.0, results[f"estimator-{epsilon:g}"]["tried"])
     return rows
+
+
+def _followed(scale: Scale, results: dict[str, Record]) -> list[Record]:
+    """What was tried beyond the searches."""
+    rows: list[Record] = []
+    for name, epsilon in itertools.product(scale.followed, scale.shown):
+        if found := results.get(f"curve-{name}-{epsilon:g}-1"):
+            rows += _entries(name, epsilon, 1.0, found["tried"])
+    return rows
+
+
+def _entries(name: str, epsilon: float | None, share: float, tried: Iterable[Record]) -> list[Record]:
+    """The entries of a cell as rows of a table."""
+    label, trust = (ESTIMATOR_LABEL, SECURE) if name == ESTIMATOR else (METHODS[name].label, METHODS[name].trust)
+    about = {"method": name, "label": label, "trust": trust, "share": share}
+    return [{**about, "epsilon": math.inf if epsilon is None else epsilon, **entry} for entry in tried]
 
 
 def _rows(tried: Sequence[Record], runs: int) -> list[Record]:
@@ -424,20 +341,20 @@ def _claims(rows: Sequence[Record]) -> list[str]:
     """Every method at every budget."""
     said = []
     for epsilon in dict.fromkeys(row["epsilon"] for row in rows):
-        for name in METHODS:
+        for name in (*METHODS, ESTIMATOR):
             own = [row for row in rows if (row["method"], row["epsilon"]) == (name, epsilon)]
             if not own:
                 continue
             fewest = _fewest(own)
             if fewest is None:
                 near = min(own, key=itemgetter("gap_mean"))
-                said.append(f"{_budget(epsilon)} {near['label']} does not get there: {_percent(near)} at best.")
+                said.append(f"{budget_is(epsilon)} {near['label']} does not get there: {_percent(near)} at best.")
                 continue
             quick, small = fewest
-            text = f"{_budget(epsilon)} {quick['label']} needs {_rounds(quick)}, {_size(quick['bytes'])}, for"
+            text = f"{budget_is(epsilon)} {quick['label']} needs {_rounds(quick)}, {size_of(quick['bytes'])}, for"
             text += f" {_percent(quick)} (std {number(100 * quick['gap_std'])}%)"
             if small is not quick:
-                text += f"; in bytes it needs least with {_rounds(small)}, {_size(small['bytes'])}"
+                text += f"; in bytes it needs least with {_rounds(small)}, {size_of(small['bytes'])}"
             said.append(text + ".")
     return said
 
@@ -449,12 +366,14 @@ def _summary(rows: Sequence[Record]) -> list[str]:
         here = [row for row in rows if row["epsilon"] == epsilon]
         fewest = _fewest(here)
         if fewest is None:
-            said.append(f"{_budget(epsilon)} no method gets within 1%.")
+            said.append(f"{budget_is(epsilon)} no method gets within 1%.")
             continue
         quick, small = fewest
         lost = [label for label in dict.fromkeys(row["label"] for row in here) if _lost(here, label)]
-        text = f"{_budget(epsilon)} the fewest rounds, {quick['rounds']}, are those of {_equals(here, quick, 'rounds')}"
-        text += f"; the fewest bytes, {_size(small['bytes'])}, those of {_equals(here, small, 'bytes')}"
+        text = (
+            f"{budget_is(epsilon)} the fewest rounds, {quick['rounds']}, are those of {_equals(here, quick, 'rounds')}"
+        )
+        text += f"; the fewest bytes, {size_of(small['bytes'])}, those of {_equals(here, small, 'bytes')}"
         text += f" ({_rounds(small)})"
         said.append(text + (f". Not within 1%: {', '.join(lost)}." if lost else "."))
     return said
@@ -468,10 +387,6 @@ def _lost(here: Sequence[Record], label: str) -> bool:
     return all(row["rounds"] is None for row in here if row["label"] == label)
 
 
-def _budget(epsilon: float) -> str:
-    return "Without noise" if math.isinf(epsilon) else f"At epsilon = {epsilon:g}"
-
-
 def _rounds(row: Record) -> str:
     people = "all users" if row["share"] == 1 else f"{row['share']:.0%} of the users"
     return f"{row['rounds']} round{'' if row['rounds'] == 1 else 's'} with {people}"
@@ -481,14 +396,12 @@ def _percent(row: Record) -> str:
     return f"{number(100 * row['gap_mean'])}% above the optimum"
 
 
-def _size(count: float) -> str:
-    return f"{number(count / 1e6)} MB" if count >= 1e6 else f"{number(count / 1e3)} kB"
-
-
 def _say_what(scale: Scale, effort: int, console: Console) -> None:
-    size = scale.size
+    size, terms = scale.size, SecureTerms(scale.size.users)
     rounds, shares = ", ".join(map(str, scale.rounds)), " or ".join(f"{share:.0%}" for share in scale.shares)
-    sizes = " or ".join(map(str, sorted({round_trip(name, size.features) for name in scale.methods})))
+    sizes = " or ".join(
+        map(str, sorted({round_trip(name, size.features) for name in scale.methods if not METHODS[name].secure}))
+    )
     console.print(
         f"{size.users} users with {size.fewest} to {size.most} rows of {size.features} features, logistic loss. One "
         f"user is protected ({ADJACENCY}, delta = {DELTA:g}). Wanted: the fewest planned rounds out of {rounds} with a "
@@ -497,7 +410,10 @@ def _say_what(scale: Scale, effort: int, console: Console) -> None:
         f"rounds each method is tuned over {effort} settings on separate data: each on one draw, the best "
         f"{max(1, effort // _AGAIN)} on {scale.tuning_runs}. A search is given up where, "
         f"on the tuning data, it is over {2 * TARGET:.0%} and {_PATIENCE} more numbers of rounds have not brought it "
-        f"down by {1 - _PROGRESS:.0%}. Tuned over every combination of:",
+        f"down by {1 - _PROGRESS:.0%}. By secure sums every user is a site, all of them take part, {terms.colluders} "
+        f"of them may collude with the server, and there is room for {terms.spare} rounds that fail; a round takes "
+        f"{size_of(round_bytes(terms, size.features, size.features))} in {EXCHANGES} exchanges. Tuned over every "
+        "combination of:",
         highlight=False,
     )
     say_grids(console, {METHODS[name].label: scale.settings_of(name) for name in scale.methods})
@@ -511,15 +427,18 @@ def _terminal_table(scale: Scale, rows: Sequence[Record]) -> Table:
         padding=1,
         caption="never: the lowest mean gap in any of the rounds tried",
     )
-    for name in scale.methods:
+    shown = {name: (METHODS[name].label, METHODS[name].trust) for name in scale.methods}
+    for name, (label, trust) in {**shown, ESTIMATOR: (ESTIMATOR_LABEL, SECURE)}.items():
         cells = []
         for epsilon in scale.epsilons:
             level = math.inf if epsilon is None else epsilon
             own = [row for row in rows if (row["method"], row["epsilon"]) == (name, level)]
-            if fewest := _fewest(own):
-                cells.append(f"{fewest[0]['rounds']}\n{_size(fewest[1]['bytes'])}")
+            if not own:
+                cells.append("")
+            elif fewest := _fewest(own):
+                cells.append(f"{fewest[0]['rounds']}\n{size_of(fewest[1]['bytes'])}")
             else:
-                least = min((row["gap_mean"] for row in own), default=math.inf)
+                least = min(row["gap_mean"] for row in own)
                 cells.append(f"never\n({number(100 * least)}%)")
-        table.add_row(f"{METHODS[name].label}\n({METHODS[name].trust})", *cells)
+        table.add_row(f"{label}\n({trust})", *cells)
     return table

@@ -18,15 +18,18 @@ import numpy as np
 from hushpoint import methods
 from hushpoint._types import Array
 from hushpoint.experiments.data import synthetic_lasso
+from hushpoint.experiments.secure_bytes import round_bytes
+from hushpoint.experiments.secure_sums import SecureTerms, SharedNoise
 from hushpoint.experiments.tuning import Settings, product
 from hushpoint.plan import Plan
-from hushpoint.privacy.guarantee import Adjacency, Budget, View
+from hushpoint.privacy.guarantee import Adjacency, Budget, Guarantee, View
 from hushpoint.problem import Problem
 from hushpoint.regularizers import L1
 
 ADJACENCY: Adjacency = "zero-out"
 SHARE = 0.1  # of the users take part in a round, as in the paper
-CURATOR, AGGREGATOR, PEERS, NOBODY = "trusted curator", "trusted aggregator", "peers only", "nobody trusted"
+CURATOR, AGGREGATOR, SECURE = "trusted curator", "trusted aggregator", "nobody trusted, secure sums"
+PEERS, NOBODY = "peers only", "nobody trusted, local noise"
 
 
 @dataclass(frozen=True)
@@ -94,7 +97,10 @@ Make = Callable[[Problem, Settings, dict[str, Any]], Plan]
 
 @dataclass(frozen=True)
 class Contender:
-    """A method of the study. ``sent`` is how many numbers one round sends over the network, per feature."""
+    """A method of the study. ``sent`` is how many numbers one round sends over the network, per feature.
+
+    ``secure`` are the terms of its secure sums for so many sites, where nobody is trusted with messages.
+    """
 
     name: str
     label: str
@@ -107,6 +113,7 @@ class Contender:
     unit: Any = None
     sent: Callable[[Plan], float] = lambda plan: 0.0
     published: bool = False
+    secure: Callable[[int], SecureTerms] | None = None
 
     def plan(self, sample: Sample, strength: float, settings: Settings, epsilon: float, delta: float) -> Plan:
         """The plan of a setting, with the noise that the budget asks for."""
@@ -114,7 +121,16 @@ class Contender:
         if self.published:
             return _published_plan(problem, settings, self.make, epsilon, delta)
         budget = Budget(epsilon, delta, view=self.view, adjacency=ADJACENCY, unit=self.unit)
+        if self.secure is not None:
+            silent = self.make(problem, settings, {"noise_std": 0.0, "lattice": True})
+            return self.secure(problem.items).planned(silent, budget)
         return self.make(problem, settings, {"budget": budget})
+
+    def guarantee(self, plan: Plan, delta: float) -> Guarantee:
+        """What is proved of a plan that this method made."""
+        if self.secure is not None:
+            return self.secure(plan.schedule.blocks).guarantee(plan)
+        return plan.guarantee(delta, self.view, ADJACENCY, self.unit)
 
 
 def _reaching(method: Callable[..., Plan], **options: Any) -> Make:
@@ -203,9 +219,21 @@ def _published_plan(problem: Problem, settings: Settings, make: Make, epsilon: f
     return plan_at(high)
 
 
+def a_third(sites: int) -> SecureTerms:
+    """A third of the sites may collude with the server."""
+    return SecureTerms(sites, sites // 3)
+
+
 def _both_ways(share: float) -> Callable[[Plan], float]:
     """The model to everyone who takes part, and an answer from each."""
     return lambda plan: 2 * (share * plan.schedule.blocks)
+
+
+def _by_letters(plan: Plan) -> float:
+    """All letters of a round of secure sums, as if they were numbers of 8 bytes."""
+    noise, width = plan.noise, plan.operator.message_size
+    assert isinstance(noise, SharedNoise)
+    return round_bytes(SecureTerms(noise.sites, noise.sites - noise.honest), width, width) / (8 * width)
 
 
 _REACH = (1.0, 10.0, 60.0, 300.0, 1200.0, 5000.0)
@@ -257,6 +285,21 @@ CONTENDERS: dict[str, Contender] = {
             _in_rounds(partial(sampled_admm, capped=False)),
             **_grids("rounds", (20, 100), "gamma", _WIDE, relaxation=(0.5, 0.1)),
             sent=_both_ways(SHARE), view="final", published=True,
+        ),
+        Contender(
+            "secure_anchored", "anchored ADMM (secure sums)", SECURE, _in_rounds(methods.anchored_admm),
+            **_grids("rounds", (100, 30), "gamma", _ANCHORED, tail=_TAIL),
+            view="messages", sent=_by_letters, secure=SecureTerms,
+        ),
+        Contender(
+            "secure_dp_gd", "DP-GD (secure sums)", SECURE, _reaching(methods.dp_sgd),
+            **_grids("steps", (30, 100), "reach", _REACH, tail=_TAIL),
+            view="messages", sent=_by_letters, secure=SecureTerms,
+        ),
+        Contender(
+            "secure_third", "anchored ADMM (secure sums, a third colludes)", SECURE, _in_rounds(methods.anchored_admm),
+            **_grids("rounds", (100, 30), "gamma", _ANCHORED, tail=_TAIL),
+            view="messages", sent=_by_letters, secure=a_third,
         ),
         Contender(
             "decentralized_walk", "stateless walk (seen by peers)", PEERS, _walk,

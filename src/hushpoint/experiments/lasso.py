@@ -18,12 +18,15 @@ from rich.console import Console
 
 from hushpoint.experiments import accountants, published_recipe
 from hushpoint.experiments.claims import Frontier, edge_claims, lasso_claims, lasso_summary
-from hushpoint.experiments.contenders import ADJACENCY, CONTENDERS, SHARE, Size, draw
+from hushpoint.experiments.contenders import ADJACENCY, CONTENDERS, SHARE, Contender, Size, draw
 from hushpoint.experiments.frontier_table import terminal_table
 from hushpoint.experiments.published_recipe import Recipe
+from hushpoint.experiments.secure_bytes import round_bytes
 from hushpoint.experiments.seeds import derived
 from hushpoint.experiments.study import Cell, Record, Study, in_batches, joined, json_number, spread
 from hushpoint.experiments.tuning import Settings, choices, require_equal_effort, say_grids, tuned
+from hushpoint.privacy.guarantee import Budget
+from hushpoint.problem import Problem
 
 DELTA = 1e-6
 
@@ -35,6 +38,7 @@ ROUNDS = (
     "method", "label", "trust", "basis", "epsilon", "round", "numbers_sent", "objective_mean", "objective_std", "runs",
 )  # fmt: skip
 RUNS = ("method", "epsilon", "run", "objective")
+SECURE = ("method", "label", "epsilon", "rounds", "sites", "colluders", "spare", "noise_ratio")
 TUNING = ("method", "epsilon", "place", "validation_objective", "chosen", "parameters")
 TITLE = "Private ADMM and DP-SGD on the paper's Lasso, by the same budget, accountant and tuning effort"
 
@@ -136,7 +140,7 @@ def evaluation(settings: Record) -> Record:
         stated = plan.guarantee(settings["delta"], "final", "replace-one", allow_published=True)
         proved = plan.guarantee(settings["delta"], "messages", "replace-one")
         return {**record, "guarantee": stated.to_dict(), "epsilon_proved": json_number(proved.epsilon)}
-    guarantee = plan.guarantee(settings["delta"], contender.view, ADJACENCY, contender.unit)
+    guarantee = contender.guarantee(plan, settings["delta"])
     return {**record, "guarantee": guarantee.to_dict(), "epsilon_proved": guarantee.epsilon}
 
 
@@ -212,6 +216,8 @@ def run_lasso(
     study.save("rounds", ROUNDS, [*frontier[:2], *_rounds(scale, done)])
     study.save("runs", RUNS, runs)
     study.save("tuning", TUNING, _tuning(scale, results))
+    prices = _secure_prices(scale)
+    study.save("secure", SECURE, prices)
     for name, (columns, rows) in accountants.tables(results).items():
         study.save(name, columns, rows)
     recipe_rows: list[Record] = []
@@ -222,14 +228,30 @@ def run_lasso(
     shown = Frontier(frontier, runs)
     claims = lasso_claims(shown) + edge_claims(frontier, study.settings["grids"])
     claims += published_recipe.claims(recipe_rows)
-    return study.finish(lasso_summary(shown, recipe_rows), claims, terminal_table(frontier), brief)
+    return study.finish(lasso_summary(shown, recipe_rows, prices), claims, terminal_table(frontier), brief)
 
 
 def _weight(scale: Scale, name: str, *, tuning: bool = False) -> float:
     """About how many seconds a run, or a whole tuning, takes: for the remaining time only."""
-    slow = {"decentralized_walk": 0.35, "decentralized_admm": 0.15, "local_users": 0.3, "local_sites": 0.25}
+    slow = {
+        "secure_dp_gd": 0.06,
+        "decentralized_walk": 0.35,
+        "decentralized_admm": 0.15,
+        "local_users": 0.3,
+        "local_sites": 0.25,
+    }
     one = slow.get(name, 0.05)
     return one * len(scale.settings_of(name)) * scale.tuning_runs if tuning else one
+
+
+def _terms(scale: Scale, name: str) -> Record:
+    """What the sites of a method agree on, and the bytes of a round of theirs."""
+    make, size = CONTENDERS[name].secure, scale.size
+    assert make is not None
+    terms = make(size.items)
+    sent = round_bytes(terms, size.features, size.features)
+    agreed = {"sites": terms.sites, "survivors": terms.sites, "colluders": terms.colluders, "spare": terms.spare}
+    return {**agreed, "bytes_of_a_round": sent}
 
 
 def _settings(scale: Scale, effort: int) -> Record:
@@ -239,6 +261,7 @@ def _settings(scale: Scale, effort: int) -> Record:
         "delta": DELTA,
         "adjacency": ADJACENCY,
         "share_of_users_a_round": SHARE,
+        "secure_sums": {name: _terms(scale, name) for name in scale.methods if CONTENDERS[name].secure},
         "runs": scale.runs,
         "tuning_runs": scale.tuning_runs,
         "tail": "the last share of the rounds whose mean is the model; rounds.csv shows each round's own model",
@@ -316,6 +339,30 @@ def _tuning(scale: Scale, results: dict[str, Record]) -> list[Record]:
                 row = {"method": name, "epsilon": epsilon, "place": place, "validation_objective": mean}
                 rows.append({**row, "chosen": place == result.get("place"), "parameters": parameters})
     return rows
+
+
+def _secure_prices(scale: Scale) -> list[Record]:
+    """The noise on a secure sum beside that of a trusted aggregator with the same rounds."""
+    own = [name for name in scale.methods if CONTENDERS[name].secure and "rounds" in scale.settings_of(name)[0]]
+    rounds = {name: {choice["rounds"]: choice for choice in scale.settings_of(name)} for name in own}
+    return [
+        _secure_price(scale.size, CONTENDERS[name], epsilon, choice)
+        for name in own for epsilon in scale.epsilons for choice in rounds[name].values()
+    ]  # fmt: skip
+
+
+def _secure_price(size: Size, contender: Contender, epsilon: float, choice: Settings) -> Record:
+    assert contender.secure is not None
+    terms = contender.secure(size.items)
+    problem = Problem.declared(size.items, size.features, row_norm=1.0, clip=choice["clip"])
+    budget = Budget(epsilon, DELTA, adjacency=ADJACENCY)
+    trusted = contender.make(problem, choice, {"budget": budget, "lattice": True})
+    secure = terms.planned(contender.make(problem, choice, {"noise_std": 0.0, "lattice": True}), budget)
+    return {
+        "method": contender.name, "label": contender.label, "epsilon": epsilon, "rounds": choice["rounds"],
+        "sites": terms.sites, "colluders": terms.colluders, "spare": terms.spare,
+        "noise_ratio": terms.std(secure) / trusted.noise.std,
+    }  # fmt: skip
 
 
 def _identity(name: str) -> Record:

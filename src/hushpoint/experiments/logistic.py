@@ -22,6 +22,8 @@ from rich.table import Table
 
 from hushpoint import methods
 from hushpoint._types import Array, Indices
+from hushpoint.estimators.planner import plan_parameters
+from hushpoint.estimators.training import train
 from hushpoint.experiments import adult
 from hushpoint.experiments.claims import GRADIENT
 from hushpoint.experiments.contenders import AGGREGATOR, CURATOR, SHARE
@@ -117,7 +119,9 @@ METHODS = {
     "private_admm": _Method("one-block ADMM (Alg. 5)", CURATOR, methods.private_admm),
     "anchored_admm": _Method("anchored ADMM", AGGREGATOR, methods.anchored_admm),
     "estimator": _Method("PrivateLogisticRegression (untuned)", CURATOR, None),
+    "estimator_rounds": _Method("PrivateLogisticRegression (untuned, rounds declared)", CURATOR, None),
 }
+_FEWEST_ROUNDS = 6  # of an estimator
 
 
 def _accuracy(model: Array, rows: tuple[Array, Array]) -> float:
@@ -182,6 +186,29 @@ def estimator(settings: Record) -> Record:
     return {"accuracies": scores, "guarantee": model.guarantee_.to_dict(), "noise_std": None, "rounds": rounds}
 
 
+def estimator_in_rounds(settings: Record) -> Record:
+    """The estimator's chain of plans with so many noisy sums at the most, the other choices its own."""
+    parts = _parts(settings["path"], settings["schema"], settings["seed"])
+    problem = Problem(*parts.private, "logistic", row_norm=parts.row_norm)
+    budget = Budget(settings["epsilon"], settings["delta"], adjacency=ADJACENCY)
+    parameters = plan_parameters(problem.items, problem.features, budget, rounds=settings["rounds"])
+    scores, guarantee = [], None
+    for run in range(settings["runs"]):
+        trained = train(
+            problem, [problem.rows.targets], parameters, delta=budget.delta, fit_intercept=True,
+            seed=_noise_seed(settings, run),
+        )  # fmt: skip
+        scores.append(_accuracy(trained.models[0], parts.test))
+        guarantee = trained.guarantee
+    assert guarantee is not None
+    return {
+        "accuracies": scores,
+        "guarantee": guarantee.to_dict(),
+        "noise_std": None,
+        "rounds": settings["rounds"],
+    }
+
+
 def references(settings: Record) -> Record:
     """Accuracy without privacy on the private rows, and of always saying the more frequent class."""
     from sklearn.linear_model import LogisticRegression
@@ -222,6 +249,10 @@ def run_logistic(
                 base: Record = {**common, "epsilon": epsilon, "delta": delta}
                 own = {**base, "method": "estimator", "rounds": None, "runs": scale.runs}
                 yield Cell(f"runs-estimator-{epsilon:g}", estimator, own, 2.0 * scale.runs)
+                for rounds in _lengths("estimator_rounds", scale):
+                    settings = {**base, "method": "estimator_rounds", "rounds": rounds, "runs": scale.runs}
+                    title = f"runs-estimator_rounds-{epsilon:g}-{rounds}"
+                    yield Cell(title, estimator_in_rounds, settings, 0.5 * scale.runs)
                 for name in METHODS:
                     for rounds in scale.rounds if METHODS[name].make else ():
                         settings = {**base, "method": name, "rounds": rounds, "grid": grid, "tuning_runs": _TUNING_RUNS}
@@ -292,6 +323,13 @@ def _digest(path: Path) -> str:
     return hashlib.sha256(path.read_bytes()).hexdigest()
 
 
+def _lengths(name: str, scale: Scale) -> Sequence[int | None]:
+    """The numbers of rounds of a method; None: its own choice."""
+    if name == "estimator":
+        return (None,)
+    return [rounds for rounds in scale.rounds if METHODS[name].make or rounds >= _FEWEST_ROUNDS]
+
+
 def _rows(scale: Scale, results: dict[str, Record]) -> list[Record]:
     known = results["references"]
     rows: list[Record] = [
@@ -302,7 +340,7 @@ def _rows(scale: Scale, results: dict[str, Record]) -> list[Record]:
     ]
     for name, method in METHODS.items():
         for epsilon in scale.epsilons:
-            for rounds in scale.rounds if method.make else (None,):
+            for rounds in _lengths(name, scale):
                 title = f"{name}-{epsilon:g}" + ("" if rounds is None else f"-{rounds}")
                 result = results.get(f"runs-{title}")
                 if result is None:
@@ -334,7 +372,7 @@ def _claims(rows: Sequence[Record]) -> list[str]:
             text += "; " + ", ".join(f"{row['label']} on {_percent(row)}%" for row in others)
         said.append(text + ".")
     for row in rows:
-        if row["method"] == "estimator":
+        if row["method"] in ("estimator", "estimator_rounds"):
             said.append(
                 f"At epsilon = {row['epsilon']:g} {row['label']} is right on {_percent(row)}%: {row['rounds']} rounds."
             )
@@ -364,6 +402,7 @@ def _summary(rows: Sequence[Record]) -> list[str]:
             f"Its mean is above that of every tuned method, whatever the number of rounds, at {len(beaten)} of "
             f"{len(own)} budgets."
         )
+    said += _few_rounds(rows, own)
     for rounds in sorted({row["rounds"] for row in grid}):
         leads = []
         for epsilon in sorted({row["epsilon"] for row in grid}):
@@ -376,6 +415,23 @@ def _summary(rows: Sequence[Record]) -> list[str]:
         said.append(
             f"With {rounds} rounds the best ADMM leads the best of DP-GD and DP-SGD at {sum(x > 0 for x in leads)} of "
             f"{len(leads)} budgets: by {min(leads):+.2f} to {max(leads):+.2f} points."
+        )
+    return said
+
+
+def _few_rounds(rows: Sequence[Record], free: Sequence[Record]) -> list[str]:
+    """The estimator with rounds declared, beside its own choice of them."""
+    said = []
+    chosen = {row["epsilon"]: row for row in free}
+    declared = [row for row in rows if row["method"] == "estimator_rounds" and row["epsilon"] in chosen]
+    for rounds in sorted({row["rounds"] for row in declared}):
+        own = [row for row in declared if row["rounds"] == rounds]
+        gaps = [100 * (row["accuracy_mean"] - chosen[row["epsilon"]]["accuracy_mean"]) for row in own]
+        listed = ", ".join(f"{_percent(row)}% at {row['epsilon']:g}" for row in own[1:])
+        said.append(
+            f"With at most {rounds} rounds declared it is right on {_percent(own[0])}% at epsilon = "
+            f"{own[0]['epsilon']:g}" + (f", {listed}" if listed else "") + f": {min(gaps):+.2f} to {max(gaps):+.2f} "
+            "points beside its own choice."
         )
     return said
 

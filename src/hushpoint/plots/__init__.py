@@ -37,7 +37,18 @@ from hushpoint.plots.curves import (
     styled,
 )
 
-__all__ = ["FIGURES", "accuracy", "as_published", "draw_all", "frontier", "guarantees", "noise", "read_rows", "rounds"]
+__all__ = [
+    "FIGURES",
+    "accuracy",
+    "as_published",
+    "draw_all",
+    "frontier",
+    "gaps",
+    "guarantees",
+    "noise",
+    "read_rows",
+    "rounds",
+]
 
 Paths = tuple[Path, Path]
 
@@ -49,6 +60,7 @@ _ACCOUNTANTS = {
     "last_iterate": ("last-iterate bound", GREEN, "s"),
     "published": ("published, not proved", VERMILLION, "^"),
 }
+_ENOUGH = [("within 1%", 0.01)]
 _SEEN = {"final": "final model", "iterates": "every iterate", "messages": "every message", "network": "by a peer"}
 _OUTCOMES = {
     "objective_best_iterate": ("best iterate on the test set, as reported", VERMILLION, "^"),
@@ -69,7 +81,7 @@ def frontier(table: Rows, path_stem: str | Path) -> Paths:
     with drawing.look():
         by_trust = styled(private, "epsilon", "objective_mean", "objective_std", by="trust")
         shown = [curve for part in by_trust.values() for curve in part]
-        figure, axes = drawing.panels(len(by_trust), height=3.6)
+        figure, axes = drawing.panels(len(by_trust), width=3.5 if len(by_trust) > 4 else None, height=3.6)
         drawing.frame(axes, shown, x="log", levels=levels, ceiling=2 * max(useless) if useless else math.inf)
         for ax, (trust, part) in zip(axes, by_trust.items(), strict=True):
             ax.set_title(drawing.sentence(trust))
@@ -228,6 +240,30 @@ def accuracy(table: Rows, path_stem: str | Path) -> Paths:
         return drawing.saved(figure, path_stem)
 
 
+def gaps(table: Rows, path_stem: str | Path) -> Paths:
+    """The gap to the least objective against rounds and against bytes, a column of panels for each epsilon."""
+    rows = checked("gaps", table, "method", "epsilon", "rounds", "bytes", "gap_mean")
+    rows, _ = split_by_budget(rows)
+    budgets = grouped(rows, "epsilon") or {"": []}
+    with drawing.look():
+        figure, axes = drawing.panels(2 * len(budgets), columns=len(budgets), width=3.4)
+        everything = styled(rows, "rounds", "gap_mean", "gap_std")[""]
+        drawing.frame_y(axes, everything, _ENOUGH, scale="log")
+        for k, ax in enumerate(axes):
+            epsilon, part = list(budgets.items())[k % len(budgets)]
+            column = ("rounds", "bytes")[k // len(budgets)]
+            curves = styled(part, column, "gap_mean", "gap_std", of=rows)[""]
+            drawing.frame_x([ax], styled(rows, column, "gap_mean")[""], "log")
+            drawing.draw(ax, curves, bars=True)
+            drawing.level_lines(ax, _ENOUGH, named=k == len(budgets) - 1, falling=False)
+            ax.set_title(drawing.epsilon_is(epsilon))
+            ax.set_xlabel({"rounds": "planned rounds", "bytes": "bytes, all rounds and users"}[column])
+        drawing.name_axes(axes, None, "gap to the least objective, relative")
+        drawing.legend_outside(figure, axes)
+        drawing.note(figure, drawing.bars_say(rows))
+        return drawing.saved(figure, path_stem)
+
+
 def _lengths(rows: Rows) -> str:
     """The number of rounds that most rows have, and whether it is that of all."""
     lengths = [number_in(row, "rounds") for row in rows if math.isfinite(number_in(row, "rounds"))]
@@ -284,6 +320,7 @@ FIGURES: dict[str, Callable[[Rows, str | Path], Paths]] = {
     "guarantees": guarantees,
     "noise": noise,
     "accuracy": accuracy,
+    "gaps": gaps,
     "as_published": as_published,
     "as_published_baseline": as_published,
 }

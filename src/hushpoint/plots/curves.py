@@ -21,6 +21,9 @@ METHODS = {
     "anchored_admm": (GREEN, "s"),
     "federated_admm_local": (VERMILLION, "^"),
     "federated_admm_published": (VERMILLION, "^"),
+    "secure_anchored": (VERMILLION, "*"),
+    "secure_dp_gd": (BLACK, "8"),
+    "secure_third": (ORANGE, "d"),
     "federated_admm_sum": (SKY, "v"),
     "decentralized_walk": (PURPLE, "D"),
     "decentralized_admm": (GREY, "h"),
@@ -29,6 +32,7 @@ METHODS = {
     "dp_sgd_sampled": (ORANGE, "P"),
     "dp_gd": (BLACK, "X"),
     "estimator": (PURPLE, "p"),
+    "estimator_rounds": (SKY, "H"),
 }
 
 

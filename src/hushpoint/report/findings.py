@@ -37,6 +37,11 @@ _FIGURES = {
         "adds it in another place, so compare slopes rather than heights.",
     ),
     "accuracy": ("Accuracy", "Test accuracy (higher is better) against the budget epsilon and against rounds."),
+    "gaps": (
+        "Rounds and bytes",
+        "How far the objective is above the least one (lower is better), against planned rounds and against the bytes "
+        "of all of them, with all users in every round.",
+    ),
     "as_published": (
         "The published recipe",
         "Left: what the recipe behind the paper's figure reports and what its last model gives. Right: the epsilon it "
