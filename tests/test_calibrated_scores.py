@@ -210,7 +210,7 @@ def test_scores_are_cut_further_out_where_the_moments_leave_it_open() -> None:
     def cap(noise: float, curved: bool = True, model: tuple[float, float] = (0.0, 1.0)) -> float:
         moments = Moments(np.diag([4.0, 0.01]), noise, 4.01)
         metric = Metric(np.eye(2), np.ones(2), np.array([4.0, 0.01]), 1.0, 1.0, 1, moments)
-        return Calibration.of(np.array(model), metric, 0.0, plan, curved).cap
+        return Calibration.of(np.array(model), metric, 0.0, plan, curved=curved).cap
 
     assert cap(1e-9) == 2.0
     assert cap(0.01) == pytest.approx(2 * np.sqrt(1 + 0.02 / 0.01))

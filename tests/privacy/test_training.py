@@ -493,7 +493,7 @@ def calibration_on(
     model = np.random.default_rng(plan.width).normal(size=plan.width)
     moments = Moments(np.eye(plan.width), 0.5 if curved else 1e-6, float(plan.width))
     metric = Metric(np.eye(plan.width), np.ones(plan.width), np.full(plan.width, 0.1), 1.0, 1.0, 1, moments)
-    calibration = Calibration.of(model, metric, plan.constant * NORM if intercept else 0.0, plan, curved)
+    calibration = Calibration.of(model, metric, plan.constant * NORM if intercept else 0.0, plan, curved=curved)
     assert calibration.cap > 2.3 if curved else calibration.cap == 2
     made = training._calibration(calibration, problem.facts, plan, 0.5, lattice)
     assert made.facts is not None
