@@ -12,7 +12,7 @@ from deployment import Deployment, federation, model_of
 pytest.importorskip("flwr", reason="Flower is not installed: pip install 'hushpoint[federated]'")
 
 from hushpoint.federated.keys import make_certificates
-from hushpoint.federated.launch import OwnHostOnly
+from hushpoint.federated.door import Door
 
 ROUNDS, SITES = 2, 3
 METHOD = f'name = "federated_admm"\nrounds = {ROUNDS}\ngamma = 2.0\nnoise_std = 0.05'

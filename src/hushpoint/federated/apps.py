@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
-from functools import lru_cache, partial
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +12,7 @@ from hushpoint.federated.client import Client
 from hushpoint.federated.flower import Answer, Rounds, client_app, hello_reply, is_hello, server_app
 from hushpoint.federated.folder import Federation, Site
 from hushpoint.federated.ledger import SiteStore
+from hushpoint.federated.letters import WholeGrid
 from hushpoint.federated.note import SUPERLINK, leave_note
 from hushpoint.federated.processes import end_with
 from hushpoint.federated.record import ServerStore
@@ -86,18 +87,6 @@ def conduct_secure(federation: SecureFederation, grid: Any, *, place: Path, tell
     return outcome
 
 
-def _wait_briefly() -> None:
-    """Keep Flower from waiting for minutes for the rest of one reply: its site may have been killed while it sent it.
-
-    All others would wait as well, however short ``round_timeout`` is. The site is asked again.
-    """
-    from flwr.supercore.inflatable.inflatable_utils import pull_objects
-    from flwr.superlink.grid import http_grid
-
-    module: Any = http_grid
-    module.pull_objects = partial(pull_objects, max_time=5.0, initial_backoff=0.1, backoff_cap=0.5)
-
-
 def _end_with_superlink() -> None:
     """End when the SuperLink is killed. Flower would try to reach it for ever, unless a chain of signals arrives.
 
@@ -110,12 +99,11 @@ def _end_with_superlink() -> None:
 
 def _serve(grid: Any, context: Any) -> None:
     _end_with_superlink()
-    _wait_briefly()
     federation = Federation(Path(str(context.run_config["folder"])))
     place, ticket = federation.run, str(context.run_config["ticket"])
     leave_note(place, ticket)
     try:
-        outcome, words = conduct(federation, grid, place=place, signed=True, tell=_print), ""
+        outcome, words = conduct(federation, WholeGrid(grid), place=place, signed=True, tell=_print), ""
     except ValueError as error:  # written by us, and without data
         outcome, words = "refused", str(error)
     leave_note(place, ticket, outcome, words)

@@ -40,6 +40,7 @@ if TYPE_CHECKING:
 _METHODS = ("federated_admm", "anchored_admm", "dp_fedavg", "dp_sgd")
 _WAITS = ("round_timeout", "resend_after", "start_timeout")
 _ADDRESS = "127.0.0.1:9092"
+_LOOPBACK = {"0.0.0.0": "127.0.0.1", "[::]": "[::1]"}  # who listens on all addresses is called here by this one
 
 
 # --- reading settings
@@ -412,17 +413,25 @@ class Federation:
     def server(self) -> dict[str, Any]:
         """``server.toml``."""
         settings = toml_settings(self.folder / "server.toml")
-        known = ("address", "quorum", *_WAITS, "retries", "validation", "delta", "plugins")
+        known = ("address", "bind", "quorum", *_WAITS, "retries", "validation", "delta", "plugins")
         only(settings, "server.toml", known)
         return settings
 
     @property
     def address(self) -> str:
         """Where sites find the server."""
-        address = self.server().get("address", _ADDRESS)
-        host, _, port = str(address).rpartition(":")
-        require(bool(host) and port.isdigit(), "address", address, f"Write host:port, for example {_ADDRESS}.")
-        return str(address)
+        return _host_and_port("address", self.server().get("address", _ADDRESS))
+
+    @property
+    def bind(self) -> str:
+        """Where the server listens on this machine: where sites find it, unless it says otherwise."""
+        return _host_and_port("bind", self.server().get("bind", self.address))
+
+    @property
+    def here(self) -> str:
+        """The server as this machine calls it."""
+        host, _, port = self.bind.rpartition(":")
+        return f"{_LOOPBACK.get(host, host)}:{port}"
 
     def pace(self) -> Pace:
         """How long the server waits."""
@@ -580,6 +589,12 @@ class Site:
             own_key=self.own_key() if signed else None,
             window=None if window is None else Window.parse(str(window)),
         )
+
+
+def _host_and_port(name: str, value: Any) -> str:
+    host, _, port = str(value).rpartition(":")
+    require(bool(host) and port.isdigit(), name, value, f"Write host:port, for example {_ADDRESS}.")
+    return str(value)
 
 
 def _number(site: int, count: int) -> str:
