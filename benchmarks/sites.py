@@ -1,8 +1,8 @@
 """Many sites and one server, deployed on loopback: python benchmarks/sites.py --sites 100 --rounds 5
 
-The SuperLink and the server are processes of their own; the nodes of all sites are threads of one more, so that a hundred
-fit on a small machine. A trusted server adds the noise. Printed are seconds a round; what the SuperLink and a site cost
-while nobody asks anything; and the memory of one site in a process of its own. Needs Flower: pip install
+The SuperLink and the server are processes of their own; the nodes of all sites are threads of one more, so that a
+hundred fit on a small machine. A trusted server adds the noise. Printed are seconds a round; what the SuperLink and a
+site cost while nobody asks anything; and the memory of one site in a process of its own. Needs Flower: pip install
 'hushpoint[federated]'.
 """
 
@@ -27,9 +27,10 @@ TICKS = os.sysconf("SC_CLK_TCK")
 
 
 def processor_seconds(process: int) -> float:
-    """What a process has used so far; only Linux tells."""
+    """What a process has used so far, with those that it has started; only Linux tells."""
     fields = Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()
-    return (int(fields[11]) + int(fields[12])) / TICKS
+    children = Path(f"/proc/{process}/task/{process}/children").read_text().split()
+    return (int(fields[11]) + int(fields[12])) / TICKS + sum(processor_seconds(int(child)) for child in children)
 
 
 def megabytes(process: int) -> float:

@@ -11,8 +11,9 @@ from deployment import Deployment, federation, model_of
 
 pytest.importorskip("flwr", reason="Flower is not installed: pip install 'hushpoint[federated]'")
 
-from hushpoint.federated.keys import make_certificates
 from hushpoint.federated.door import Door
+from hushpoint.federated.keys import make_certificates
+from hushpoint.federated.letters import TOKEN
 
 ROUNDS, SITES = 2, 3
 METHOD = f'name = "federated_admm"\nrounds = {ROUNDS}\ngamma = 2.0\nnoise_std = 0.05'
@@ -137,30 +138,40 @@ def _copy_of_site(there, place):
 
 
 @pytest.mark.parametrize(
-    ("path", "peer", "let_in"),
+    ("path", "peer", "token", "reaches"),
     [
-        ("/v1/fleet/pull-messages", "192.0.2.9", True),
-        ("/v1/control/start-run", "192.0.2.9", False),
-        ("/v1/runtime/pull-messages", "192.0.2.9", False),
-        ("/docs", "192.0.2.9", False),
-        ("/v1/control/start-run", "127.0.0.1", True),
-        ("/v1/control/start-run", "192.0.2.1", True),  # the server's own address
-        ("/v1/fleet/../control/start-run", "192.0.2.9", False),
+        ("/v1/fleet/pull-messages", "192.0.2.9", "", "flower"),
+        ("/v1/fleet/hushpoint/take", "192.0.2.9", "", "counter"),
+        ("/v1/runtime/hushpoint/push", "192.0.2.9", "", None),
+        ("/v1/runtime/hushpoint/push", "127.0.0.1", "", "counter"),  # where a token of Flower's is asked for
+        ("/v1/runtime/pull-messages", "192.0.2.9", "", None),
+        ("/v1/runtime/pull-messages", "192.0.2.1", "", "flower"),  # the server's own address
+        ("/v1/control/start-run", "192.0.2.9", "secret", None),
+        ("/v1/control/start-run", "127.0.0.1", "", None),  # another account of this machine
+        ("/v1/control/start-run", "127.0.0.1", "guess", None),
+        ("/v1/control/start-run", "127.0.0.1", "secret", "flower"),
+        ("/v1/fleet/../control/start-run", "127.0.0.1", "", None),
+        ("/v1/runtime/../control/start-run", "127.0.0.1", "", None),
+        ("/docs", "127.0.0.1", "", None),
     ],
 )
-def test_other_machines_reach_only_what_sites_need(path, peer, let_in):
-    # whoever reaches Flower's control interface can start a program on the server: it asks for no password
+def test_only_the_owner_of_the_folder_reaches_more_than_sites_need(path, peer, token, reaches):
+    # whoever reaches Flower's control interface can start a program on the server: Flower asks for no password
     import asyncio
 
     reached, sent = [], []
 
-    async def inner(scope, receive, send):
-        reached.append(scope["path"])
+    def part(name):
+        async def inner(scope, receive, send):
+            reached.append(name)
+
+        return inner
 
     async def send(event):
         sent.append(event)
 
-    scope = {"type": "http", "path": path, "client": (peer, 1), "server": ("192.0.2.1", 9092)}
-    asyncio.run(OwnHostOnly(inner)(scope, None, send))
-    assert bool(reached) is let_in
-    assert let_in or sent[0]["status"] == 403
+    headers = [(TOKEN.encode(), token.encode())] if token else []
+    scope = {"type": "http", "path": path, "client": (peer, 1), "server": ("192.0.2.1", 9092), "headers": headers}
+    asyncio.run(Door(part("flower"), part("counter"), "secret")(scope, None, send))
+    assert reached == ([reaches] if reaches else [])
+    assert reaches or sent[0]["status"] == 403

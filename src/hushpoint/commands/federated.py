@@ -308,8 +308,7 @@ def site(
 
     Example: hushpoint federated site hospitals/sites/03
     """
-    from hushpoint.federated.folder import Site
-    from hushpoint.federated.secure.folder import is_secure
+    from hushpoint.federated.folder import Site, is_secure
 
     here = Site(folder)
     if stock and is_secure(folder):
@@ -382,8 +381,7 @@ def status(folder: SiteFolder, as_json: AsJson = False) -> None:
     Example: hushpoint federated status hospitals/sites/03
     """
     from hushpoint.federated.disk import Damaged
-    from hushpoint.federated.folder import Site
-    from hushpoint.federated.secure.folder import is_secure
+    from hushpoint.federated.folder import Site, is_secure
     from hushpoint.federated.terms import plan_digest, spent, trust, units
 
     here = Site(folder)

@@ -101,6 +101,14 @@ def _import_plugins(settings: Mapping[str, Any], where: str) -> None:
             ) from None
 
 
+def is_secure(folder: Path) -> bool:
+    """Whether a folder, of a federation or of a site, is of one with secure sums."""
+    if (folder / "covenant.json").is_file():
+        return True
+    place = folder / "federation.toml"
+    return place.is_file() and "secure" in toml_settings(place)
+
+
 # --- what all agree on
 
 

@@ -78,7 +78,7 @@ def environment(home: Path) -> dict[str, str]:
         "FLWR_HOME": str(home.resolve()),
         "FLWR_TELEMETRY_ENABLED": "0",
         "FLWR_DISABLE_UPDATE_CHECK": "1",
-        "FLWR_SUPEREXEC_TASK_POLL_INTERVAL": "0.25",
+        "FLWR_SUPEREXEC_TASK_POLL_INTERVAL": "0.5",
         "UV_OFFLINE": "1",
         "RAY_USAGE_STATS_ENABLED": "0",
         "PATH": os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", "")]),
