@@ -2,13 +2,14 @@
 
 Flower carries a message in about nine requests, one for each object that it is made of, and a node that waits for one
 asks again and again. With many sites those requests are what a round takes. Here one request brings a letter or takes
-one, and a request for a letter is held back at the SuperLink until there is one. What a letter lacks, because a stock
-node sent it piece by piece, is fetched as Flower does.
+one, and a request for a letter is held back at the SuperLink until there is one. What a stock node sends piece by piece
+is fetched as Flower does.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from flwr.app import Message
@@ -34,7 +35,11 @@ from flwr.supercore.inflatable.inflatable_protobuf_utils import (
     make_confirm_message_received_fn_protobuf,
     make_pull_object_fn_protobuf,
 )
-from flwr.supercore.inflatable.inflatable_utils import ObjectPullError, pull_and_inflate_object_from_tree
+from flwr.supercore.inflatable.inflatable_utils import (
+    ObjectPullError,
+    ObjectUnavailableError,
+    inflate_object_from_contents,
+)
 from google.protobuf.wrappers_pb2 import BytesValue
 
 from hushpoint.secure.packing import pack, unpack
@@ -76,10 +81,7 @@ def take(client: FleetHttpClient, node: Node, seconds: float = HOLD) -> Message 
     found = PullMessagesResponse.FromString(parts[0])
     if not found.messages_list:
         return None
-    run = found.messages_list[0].metadata.run_id
-    pull = make_pull_object_fn_protobuf(client.PullObject, node, run)
-    confirm = make_confirm_message_received_fn_protobuf(client.ConfirmMessageReceived, node, run)
-    return _inflated(found.message_object_trees[0], parts[1:], pull, confirm)
+    return _inflated(found.message_object_trees[0], _named(parts[1:]))
 
 
 def give(client: FleetHttpClient, node: Node, reply: Message) -> None:
@@ -104,6 +106,7 @@ class WholeGrid:
 
     def __init__(self, grid: HttpGrid) -> None:
         self._grid: Any = grid
+        self._coming: dict[str, tuple[ObjectTree, float]] = {}  # replies that are not whole yet, and for how long
 
     def get_node_ids(self) -> list[int]:
         """The nodes that are there."""
@@ -121,19 +124,30 @@ class WholeGrid:
 
     def pull_messages(self, names: Iterable[str]) -> list[Message]:
         """The replies that are there, to letters of these names."""
-        asked = PullAppMessagesRequest(message_ids=list(names)).SerializeToString()
-        first, *contents = self._sent("pull", asked)
-        found = PullAppMessagesResponse.FromString(first)
+        asked = PullAppMessagesRequest(message_ids=[name for name in names if name not in self._coming])
+        first, *contents = self._sent("pull", asked.SerializeToString())
+        found, until, here = PullAppMessagesResponse.FromString(first), time.monotonic() + _PIECES, _named(contents)
+        for head, tree in zip(found.messages_list, found.message_object_trees, strict=True):
+            self._coming[head.metadata.reply_to_message_id] = tree, until
+        letters = []
+        for name, (tree, until) in list(self._coming.items()):
+            letter = _inflated(tree, here) if _is_whole(tree, here) else self._fetched(tree)
+            if letter is not None:
+                letters.append(letter)
+            if letter is not None or time.monotonic() >= until:
+                del self._coming[name]
+        return letters
+
+    def _fetched(self, tree: ObjectTree) -> Message | None:
+        """A letter that comes in pieces; None while they are not all there, so that nobody waits for its sender."""
         client, run = self._grid._runtime_client, self._grid.run.run_id
         pull = make_pull_object_fn_protobuf(client.PullObject, self._grid.node, run)
-        confirm = make_confirm_message_received_fn_protobuf(client.ConfirmMessageReceived, self._grid.node, run)
-        letters = []
-        for tree in found.message_object_trees:
-            try:
-                letters.append(_inflated(tree, contents, pull, confirm))
-            except ObjectPullError:  # its sender was killed while it sent it: the site is asked again
-                continue
-        return letters
+        try:
+            contents = {piece.object_id: pull(piece.object_id) for piece in iterate_object_tree(tree)}
+        except (ObjectUnavailableError, ObjectPullError):
+            return None
+        make_confirm_message_received_fn_protobuf(client.ConfirmMessageReceived, self._grid.node, run)(tree.object_id)
+        return _inflated(tree, contents)
 
     def _sent(self, way: str, *parts: bytes) -> list[bytes]:
         return _sent(self._grid._runtime_client, RUNTIME + way, parts, HOLD + _SLACK)
@@ -190,23 +204,17 @@ def _deflated(messages: Sequence[Message]) -> tuple[list[Any], list[ObjectTree],
     return protos, trees, list(contents.values())
 
 
-def _inflated(
-    tree: ObjectTree, contents: Sequence[bytes], pull: Callable[[str], bytes], confirm: Callable[[str], None]
-) -> Message:
-    at_hand = {get_object_id(content): content for content in contents}
-    is_whole = all(piece.object_id in at_hand for piece in iterate_object_tree(tree))
+def _named(contents: Sequence[bytes]) -> dict[str, bytes]:
+    return {get_object_id(content): content for content in contents}
 
-    def piece(name: str) -> bytes:
-        return at_hand[name] if name in at_hand else pull(name)
 
-    message = pull_and_inflate_object_from_tree(
-        tree,
-        piece,
-        (lambda name: None) if is_whole else confirm,  # of a whole letter the SuperLink keeps nothing
-        return_type=Message,
-        max_time=_PIECES,
-        initial_backoff=0.1,
-        backoff_cap=1.0,
-    )
+def _is_whole(tree: ObjectTree, contents: Mapping[str, bytes]) -> bool:
+    return all(piece.object_id in contents for piece in iterate_object_tree(tree))
+
+
+def _inflated(tree: ObjectTree, contents: Mapping[str, bytes]) -> Message:
+    message = inflate_object_from_contents(tree.object_id, dict(contents), keep_object_contents=True)
+    if not isinstance(message, Message):
+        raise ValueError("the letter is no message.")
     message.metadata.__dict__["_message_id"] = tree.object_id  # it is not in what was sent
     return message

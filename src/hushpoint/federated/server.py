@@ -11,7 +11,7 @@ import math
 import secrets
 import time
 from collections.abc import Collection, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Literal
 
 import numpy as np
@@ -22,7 +22,7 @@ from hushpoint._types import Array, Indices
 from hushpoint.engine import drawn_by, settle
 from hushpoint.federated.record import ServerState, ServerStore
 from hushpoint.federated.terms import default_delta, plan_digest, require_federated, spent, trust, units
-from hushpoint.federated.wire import Refused, Reply, Request, decode, digest, encode
+from hushpoint.federated.wire import Refused, Reply, Request, decode, digest, encode, encoded_size
 from hushpoint.noise import source_for
 from hushpoint.operators.base import is_within
 from hushpoint.plan import Plan
@@ -205,6 +205,19 @@ class Server:
 
         Sites that have answered an open round already are not asked again.
         """
+        self._open(available)
+        return {site: self._request(site) for site in sorted(self._waiting)}
+
+    def ask(self, available: Collection[int]) -> Indices:
+        """The sites of the next round, where server and sites are one process and no request is encoded."""
+        self._open(available)
+        asked, state = np.array(sorted(self._waiting), dtype=np.int64), self.state
+        if len(asked):
+            request = Request(self.run, state.rounds + 1, 0, state.token, 0, digest(state.blocks[0]), self._point())
+            self._round.bytes_down += encoded_size(request, site=asked, known=state.known[asked])
+        return asked
+
+    def _open(self, available: Collection[int]) -> None:
         if self.finished:
             raise ValueError(f"the run is {self.status}. Make a new plan for more rounds.")
         state = self.state
@@ -212,14 +225,13 @@ class Server:
         if state.chosen is None:
             state.chosen, state.token = self._choose(available), secrets.token_hex(8)
         if self._round.round != state.rounds + 1:
-            asked = [int(site) for site in state.chosen]
+            asked = state.chosen.tolist()
             self._round = RoundRecord(state.rounds + 1, asked, [], attempts=0)
             self._messages, self._began = {}, time.monotonic()
         self._round.attempts += 1
         self._anchored, self._ahead = set(), 0
         self._waiting = {site for site in self._round.asked if site in available} - self._messages.keys()
         self._will_ask(sorted(self._waiting))
-        return {site: self._request(site) for site in sorted(self._waiting)}
 
     def receive(self, site: int, reply: bytes) -> Verdict:
         """Take an answer, or say why not. A message that is refused has left all the same: its site has counted it."""
@@ -257,6 +269,20 @@ class Server:
         self._round.declined.pop(str(site), None)
         return Verdict("taken")
 
+    def receive_all(self, sites: Indices, messages: Array, participations: Indices) -> None:
+        """Take the answers of sites of this process: their code is the plan's, so all that may fail is numbers."""
+        if not np.isfinite(messages).all():
+            raise ValueError("a message is not finite. Clip the losses.")
+        name, state = digest(self._point(), self.state.token), self.state
+        if len(sites):
+            this = self._round.round
+            reply = Reply(self.run, this, 0, name, "moved", participations=0, last_round=this, message=messages[0])
+            self._round.bytes_up += encoded_size(reply, site=sites, participations=participations)
+        state.participations[sites] = np.maximum(state.participations[sites], participations)
+        state.unheard[sites] = 0
+        self._waiting.difference_update(sites.tolist())
+        self._messages.update(zip(sites.tolist(), messages, strict=True))
+
     def close_round(self) -> RoundRecord:
         """Combine, add noise, release: all of it on the disk before anybody is told."""
         if not self.has_quorum:
@@ -268,21 +294,21 @@ class Server:
         operator, step = plan.operator, state.rounds
         answered = np.array(sorted(self._messages), dtype=np.int64)
         drawn = drawn_by(plan, self._source, step)
+        messages = self._stacked(answered)
         shared, public = settle(
-            operator, state.shared, self._total(answered), answered, plan.relaxation_at(step), drawn
+            operator, state.shared, self._total(answered, messages), answered, plan.relaxation_at(step), drawn
         )
         if not np.isfinite(shared).all():
             raise ValueError("the sum of the messages overflows: a site sends huge numbers. Clip the losses.")
         state.shared, state.public = shared, public
         if operator.block_size:
-            for site in answered:
-                state.blocks[site] += self._messages[site]
+            state.blocks[answered] += messages
         state.known[answered] = step + 1
         state.taken[answered] += 1
         state.end_round(step + 1)
         self._add_to_tail()
         record = self._closed(answered)
-        state.last_record = asdict(record)
+        state.last_record = dict(vars(record))
         self.store.save(state)
         self.store.log(state.last_record)
         self.store.tell(self)
@@ -353,9 +379,8 @@ class Server:
     def _will_ask(self, sites: list[int]) -> None:
         """Count, on the disk and beforehand, that these sites may answer and the answer be lost."""
         state = self.state
-        for site in sites:
-            state.unheard[site] = max(1, state.unheard[site] + (not state.asked[site]))
-            state.asked[site] = True
+        state.unheard[sites] = np.maximum(1, state.unheard[sites] + ~state.asked[sites])
+        state.asked[sites] = True
         self.store.save(state)
 
     def _heard(self, site: int, said: Reply) -> None:
@@ -384,14 +409,20 @@ class Server:
         self._round.refused[str(site)] = reason
         return Verdict("refused", reason)
 
-    def _total(self, answered: Indices) -> Array:
-        """The sum of the messages with their multiplicities: all that combining and releasing need."""
+    def _stacked(self, answered: Indices) -> Array:
+        """The messages in the order of sites, one row each."""
+        nothing = self.plan.operator.nothing()
+        rows = [self._messages[site] for site in answered.tolist()]
+        return np.array(rows, dtype=nothing.dtype).reshape(len(rows), len(nothing))
+
+    def _total(self, answered: Indices, messages: Array) -> Array:
+        """The sum of the messages with their multiplicities: all that combining and releasing need.
+
+        It is added up row after row, so that the same answers give the same bits.
+        """
         operator = self.plan.operator
-        total = operator.nothing()
-        for site in answered:  # in the order of sites, so that the same answers give the same bits
-            message = self._messages[int(site)]
-            total += message if operator.multiplicity is None else operator.multiplicity[site] * message
-        return total
+        counted = messages if operator.multiplicity is None else operator.multiplicity[answered, None] * messages
+        return np.asarray(operator.nothing() + counted.sum(axis=0))
 
     def _add_to_tail(self) -> None:
         state, plan = self.state, self.plan
