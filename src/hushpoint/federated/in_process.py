@@ -49,7 +49,8 @@ def run_in_process(
     plan, problem
         A plan of ``federated_admm``, ``anchored_admm``, ``dp_sgd`` or ``dp_fedavg``, and the data of all sites.
     seed : int, optional
-        For experiments; the model is then that of ``plan.run(seed)``, to rounding and on the lattice to the bit.
+        For experiments; the model is then that of ``plan.run(seed, kernel="plain")``, to rounding and on the lattice
+        to the bit.
     directory : path, optional
         Where server and sites keep their files; None keeps them in memory.
     quorum, validation
@@ -107,12 +108,11 @@ class _Together:
     """All sites at once."""
 
     def __init__(self, plan: Plan, problem: Problem, seed: int | None) -> None:
-        self._everyone = range(plan.operator.blocks)
         self._crowd = Crowd(plan, problem.rows, seed)
 
     def answer(self, server: Server) -> None:
         """A round, answered."""
-        asked = server.ask(self._everyone)
+        asked = server.ask()
         moved, messages = self._crowd.move(
             asked, server.state.rounds, server.plan.operator.release(server.state.public)
         )
