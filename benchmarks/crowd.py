@@ -1,8 +1,8 @@
 """A federation of 10,000 users in one process, against the plan alone: python benchmarks/crowd.py
 
-Processor seconds of ``run_in_process`` and of ``plan.run``, for users of one row and of five, and their ratio. Where all
-users move and have one row each, ``federated_admm`` has a compiled shortcut that computes no single message: there the
-ratio says what a message of every user costs.
+Processor seconds of ``run_in_process`` and of ``plan.run``, for users of one row and of five, and their ratio. Where
+all users move and have one row each, ``federated_admm`` has a compiled shortcut that computes no single message: there
+the ratio says what a message of every user costs.
 """
 
 from __future__ import annotations

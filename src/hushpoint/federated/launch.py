@@ -91,6 +91,7 @@ def serve_superlink(federation: Federation, tell: Callable[[str], None]) -> None
     It keeps its state in memory: messages never touch its disk, and after a crash the sites join again by themselves.
     """
     _prepare(federation)
+    _require_free(federation.bind)
     os.environ.update({**environment(federation.flower), SUPERLINK: str(os.getpid())})
     import uvicorn
     from flwr.superlink import main
@@ -128,6 +129,20 @@ def serve_superlink(federation: Federation, tell: Callable[[str], None]) -> None
     finally:
         runner.terminate()
         runner.wait()
+
+
+def _require_free(bind: str) -> None:
+    host, _, port = bind.rpartition(":")
+    try:
+        family, kind, _, _, place = socket.getaddrinfo(host.strip("[]"), int(port), type=socket.SOCK_STREAM)[0]
+        with socket.socket(family, kind) as door:
+            door.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            door.bind(place)
+    except OSError as error:
+        raise ValueError(
+            f"the server cannot listen at {bind}: {error.strerror}. Write where it can in server.toml: bind = "
+            f'"0.0.0.0:{port}" is every address of this machine; address is where sites call it.'
+        ) from None
 
 
 def _runner(federation: Federation) -> list[str]:
@@ -195,7 +210,8 @@ def _register(federation: Federation, token: str, tell: Callable[[str], None]) -
                     client.RegisterNode(RegisterNodeRequest(public_key=key, name=path.stem))
                     known.add(key)
             if not announced:
-                tell(f"The SuperLink is at {federation.bind}; {len(known)} sites may join.")
+                elsewhere = f", called {federation.address}" if federation.address != federation.bind else ""
+                tell(f"The SuperLink is at {federation.bind}{elsewhere}; {len(known)} sites may join.")
                 announced = True
         except (httpx.HTTPError, ValueError):  # not up yet, or a key that is being written
             pass
