@@ -1,6 +1,8 @@
 """Letters that go whole over the counter of a SuperLink, on Flower's own state and handlers, without a network."""
 
 import asyncio
+import subprocess
+import sys
 import threading
 import time
 from types import SimpleNamespace
@@ -25,10 +27,10 @@ from flwr.superlink.servicer.runtime import runtime_handlers
 from flwr.supernode.node_auth_http_interceptor import NodeAuthHttpInterceptor
 
 from hushpoint.federated import door, letters
-from hushpoint.federated.door import Counter
+from hushpoint.federated.door import Counter, Door
 from hushpoint.federated.flower import packed, unpacked
 from hushpoint.federated.keys import new_key
-from hushpoint.federated.letters import FLEET, RUNTIME, WholeGrid, give, opened, sealed, take
+from hushpoint.federated.letters import FLEET, RUNTIME, TOKEN, WholeGrid, give, opened, sealed, take
 
 
 class Office:
@@ -296,3 +298,55 @@ def test_large_letters_go_in_several_requests(office, monkeypatch):
 
 def test_what_is_sealed_is_opened():
     assert opened(sealed(b"head", b"", b"content")) == [b"head", b"", b"content"]
+
+
+# --- who gets as far as that
+
+
+@pytest.mark.parametrize(
+    ("path", "peer", "token", "reaches"),
+    [
+        ("/v1/fleet/pull-messages", "192.0.2.9", "", "flower"),
+        ("/v1/fleet/hushpoint/take", "192.0.2.9", "", "counter"),
+        ("/v1/runtime/hushpoint/push", "192.0.2.9", "", None),
+        ("/v1/runtime/hushpoint/push", "127.0.0.1", "", "counter"),  # where a token of Flower's is asked for
+        ("/v1/runtime/pull-messages", "192.0.2.9", "", None),
+        ("/v1/runtime/pull-messages", "192.0.2.1", "", "flower"),  # the server's own address
+        ("/v1/control/start-run", "192.0.2.9", "secret", None),
+        ("/v1/control/start-run", "127.0.0.1", "", None),  # another account of this machine
+        ("/v1/control/start-run", "127.0.0.1", "guess", None),
+        ("/v1/control/start-run", "127.0.0.1", "secret", "flower"),
+        ("/v1/fleet/../control/start-run", "127.0.0.1", "", None),
+        ("/v1/runtime/../control/start-run", "127.0.0.1", "", None),
+        ("/docs", "127.0.0.1", "", None),
+    ],
+)
+def test_only_the_owner_of_the_folder_reaches_more_than_sites_need(path, peer, token, reaches):
+    # whoever reaches Flower's control interface can start a program on the server: Flower asks for no password
+    reached, sent = [], []
+
+    def part(name):
+        async def inner(scope, receive, send):
+            reached.append(name)
+
+        return inner
+
+    async def send(event):
+        sent.append(event)
+
+    headers = [(TOKEN.encode(), token.encode())] if token else []
+    scope = {"type": "http", "path": path, "client": (peer, 1), "server": ("192.0.2.1", 9092), "headers": headers}
+    asyncio.run(Door(part("flower"), part("counter"), "secret")(scope, None, send))
+    assert reached == ([reaches] if reaches else [])
+    assert reaches or sent[0]["status"] == 403
+
+
+def test_a_site_holds_in_memory_only_what_a_site_needs():
+    # Catches: a site that needs Ray, or scikit-learn and pandas where it only sends a block's move.
+    program = (
+        "import sys\n"
+        "import hushpoint.federated.apps, hushpoint.federated.node\n"
+        "print(*sorted({'ray', 'sklearn', 'pandas', 'matplotlib', 'torch'} & sys.modules.keys()))"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=120)
+    assert (done.stdout.strip(), done.returncode) == ("", 0), done.stderr
