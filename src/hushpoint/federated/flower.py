@@ -15,6 +15,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol
 
+from hushpoint.federated.ends import lasting_reasons, spent_reasons, who_and_why
 from hushpoint.federated.keys import sign, verify
 from hushpoint.federated.server import RoundRecord, Verdict
 from hushpoint.federated.wire import Refused
@@ -39,8 +40,8 @@ _HELLO = b"hushpoint hello 1\n"
 _FAILED = b"hushpoint failed"
 _PAUSE = 0.2  # seconds between two looks for replies: Flower has no way to be told
 _LOOK = 1.0  # seconds between two looks for nodes
-_SPENT = ("cap", "limit")  # reasons of a site that has spent what it may
-_FOR_GOOD = (*_SPENT, "plan", "ledger")  # reasons that do not pass by themselves
+_SPENT = spent_reasons()
+_FOR_GOOD = lasting_reasons()
 
 
 # --- the envelope
@@ -121,6 +122,7 @@ class Directory:
     patience: float = 30.0  # seconds after which a node that does not say who it is is asked again
     node_of: dict[int, int] = field(default_factory=dict)
     refused: set[int] = field(default_factory=set)
+    others: dict[int, int] = field(default_factory=dict)  # sites that agreed to another run, and their nodes
     _asked: dict[int, float] = field(default_factory=dict)
     _open: dict[str, tuple[int, bytes]] = field(default_factory=dict)
     _online: set[int] = field(default_factory=set)
@@ -154,6 +156,9 @@ class Directory:
             return
         if run == self.run:
             self.node_of[site] = node
+            self.others.pop(site, None)
+        else:
+            self.others[site] = node
 
     @property
     def available(self) -> set[int]:
@@ -218,6 +223,9 @@ class Conducted(Protocol):
     def receive(self, site: int, reply: bytes) -> Verdict: ...
     def close_round(self) -> RoundRecord | None: ...
     def leave_round(self) -> bool: ...
+    def took(self, site: int, letter: bytes, reply: bytes) -> bool: ...
+    @property
+    def why(self) -> str: ...
 
 
 class Rounds:
@@ -246,17 +254,33 @@ class Rounds:
                 tell(record)
         return self.server.status
 
+    @property
+    def why(self) -> str:
+        """Why the run is not finished: what the server says of itself, and which sites of the open round said what."""
+        told = {site: reason for site, reason in self._reasons.items() if reason}
+        for site in (self.server.asked | self.directory.others.keys()) - self._reasons.keys():
+            absent = "another run" if site in self.directory.others else "absent"
+            told[site] = "no answer" if site in self.directory.available else absent
+        return "; ".join(words for words in (self.server.why, who_and_why(told)) if words)
+
     def part(self, letters: Mapping[int, bytes], seconds: float) -> set[int]:
-        """Send a last letter to the sites that are there; which of them have answered within so many seconds."""
-        self.directory.refresh()
-        self._open, heard = {}, set()
-        self._post({site: letter for site, letter in letters.items() if site in self.directory.available})
+        """Send a last letter to the sites that are there; which of them have taken it within so many seconds."""
+        self._open, self._sent = {}, {}
+        taken: set[int] = set()
         until = time.monotonic() + seconds
-        while self._open and time.monotonic() < until:
-            for name, _ in _pulled(self.grid, self._open):
-                heard.add(self._open.pop(name))
+        while True:
+            self.directory.refresh()  # where nothing was left to be run, nobody has said yet who it is
+            there = self.directory.available & letters.keys()
+            self._post({site: letters[site] for site in there - self._sent.keys()})
+            for name, letter in _pulled(self.grid, self._open):
+                site, said = self._open.pop(name), unpacked(letter)
+                if said is not None and self.server.took(site, letters[site], said):
+                    taken.add(site)
+            if taken >= letters.keys() or time.monotonic() >= until:
+                return taken
+            if not self._open and self._sent and self._sent.keys() >= letters.keys():
+                return taken  # all have answered
             time.sleep(_PAUSE)
-        return heard
 
     def _gather(self) -> None:
         """Wait for the sites at the start; those who come later join the rounds after."""
