@@ -6,11 +6,11 @@ import os
 from collections.abc import Callable
 from functools import lru_cache, partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from hushpoint.federated.client import Client
-from hushpoint.federated.ends import Outcome
-from hushpoint.federated.flower import Answer, Rounds, client_app, hello_reply, is_hello, server_app
+from hushpoint.federated.ends import Outcome, told_at_site
+from hushpoint.federated.flower import Answer, Rounds, client_app, hello_reply, hello_run, is_hello, server_app
 from hushpoint.federated.folder import Federation, Site
 from hushpoint.federated.ledger import SiteStore
 from hushpoint.federated.note import SUPERLINK, leave_note
@@ -23,6 +23,9 @@ from hushpoint.federated.secure.server import SecureServer
 from hushpoint.federated.secure.site import SecureSite
 from hushpoint.federated.server import RoundRecord, Server
 from hushpoint.federated.table import headline, line_of
+
+if TYPE_CHECKING:
+    from cryptography.hazmat.primitives.asymmetric.ec import EllipticCurvePrivateKey
 
 _FAREWELL = 15.0  # seconds in which sites may take the model; those that come later are handed it by the next run
 _OVER = ("finished", "spent")  # ends after which there is no further round
@@ -39,12 +42,24 @@ def site_answer(
     else:
         client = site.client(signed=signed, store=store, tell=tell)
         run, number = client.agreed.run, client.site
-    key = site.own_key() if signed else None
+    return answering(client, run, number, site.own_key() if signed else None, tell)
+
+
+def answering(
+    client: Client | SecureSite,
+    run: str,
+    number: int,
+    key: EllipticCurvePrivateKey | None,
+    tell: Callable[[str], None] | None,
+) -> Answer:
+    """The answers of a site that has agreed to a run."""
 
     def answer(payload: bytes) -> bytes:
-        if is_hello(payload):
-            return hello_reply(payload, number, run, key)
-        return client.answer(payload)
+        if not is_hello(payload):
+            return client.answer(payload)
+        if tell is not None and hello_run(payload) not in ("", run):
+            tell(told_at_site("plan"))
+        return hello_reply(payload, number, run, key)
 
     return answer
 
@@ -61,13 +76,25 @@ def conduct(federation: Federation, grid: Any, *, place: Path, signed: bool, tel
         server = Server(agreed.plan, store, own_key=own, site_keys=sites, agreed=agreed, **federation.server_options())
         tell(headline())
         rounds = Rounds(server, grid, federation.pace(), sites)
-        name = rounds.conduct(lambda record: tell(line_of(vars(record))))
-        why = "" if name == "finished" else rounds.why
-        store.tell(server, name, why)
-        if name in _OVER:
-            why = _joined(why, _not_handed(rounds.part(server.farewell(name), _FAREWELL), server.sites))
+        return finish(rounds, store, lambda record: tell(line_of(vars(record))))
     finally:
         store.close()
+
+
+def finish(rounds: Rounds[Server], store: ServerStore, tell: Callable[[RoundRecord], None]) -> Outcome:
+    """Conduct a run to its end, write how it ended, and hand every site that is there the model."""
+    server = rounds.server
+    name = rounds.conduct(tell)
+    why = "" if name == "finished" else rounds.why
+    counts = [
+        f"by this server's count site {site} has taken part {int(server.state.accounted[site])} times at most"
+        for site, reason in sorted(rounds.told.items())
+        if reason in ("ledger", "old-ledger") and name != "finished"
+    ]
+    why = _joined(why, *counts)
+    store.tell(server, name, why)
+    if name in _OVER:
+        why = _joined(why, _not_handed(rounds.part(server.farewell(name), _FAREWELL), server.sites))
     return Outcome(name, why)
 
 

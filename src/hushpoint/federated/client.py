@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 import warnings
 from collections.abc import Callable
@@ -184,7 +185,7 @@ class Client:
                 self.store.keep_model(letter.model)
         except (ValueError, OSError):
             if self._tell is not None:
-                self._tell("a model was handed over that is not the server's, or of another run or schema: not taken.")
+                self._tell(told_at_site("model"))
             return farewell_reply(data, False, self._own_key)
         if self._tell is not None:
             end = letter.outcome if letter.outcome in ENDS else "over"
@@ -207,9 +208,10 @@ class Client:
         ledger, lacking = self._ledger(asked)
         if ledger is None:
             return self._declined(asked, lacking), False
+        pending = self.store.pending(ledger)
+        if pending is not None:  # it may be sent now, and it counts now, of whatever run it is
+            ledger = self.store.record(ledger, pending)
         state = self.store.state(self._run)
-        if state is not None and state.check == ledger.checks[-1] and not ledger.lost:
-            ledger = self._recorded(ledger, state)  # killed between the two: it may be sent now, and it counts now
         last = ledger.last_round(self._run)
         if asked.round <= last:
             if state is not None and (state.round, state.point) == (asked.round, asked.name):
@@ -229,7 +231,15 @@ class Client:
         message = self._move(asked, base)
         moved = base + message if self.plan.operator.block_size else base
         state = SiteState(
-            self._run, asked.round, asked.name, moved, base, message, ledger.checks[-1], as_numbers(self._request)
+            self._run,
+            asked.round,
+            asked.name,
+            moved,
+            base,
+            message,
+            ledger.checks[-1],
+            as_numbers(self._request),
+            json.dumps(self._mu),
         )
         self.store.save(state)
         return self._moved(asked, self._recorded(ledger, state), state), False

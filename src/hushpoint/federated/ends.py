@@ -124,6 +124,10 @@ REASONS = {
         "on with the next covenant",
         is_lasting=True,
     ),
+    "model": Why(
+        "was handed a model that is not the server's, or not of its run and schema",
+        "a model was handed over that the server did not sign, or of another run or schema: not taken",
+    ),
     "away": Why("is outside its hours", "a request came outside the window in site.toml"),
     "busy": Why("is at work in another process", "another process is at work in this folder. End one of them"),
     "failed": Why(

@@ -13,7 +13,7 @@ import time
 import warnings
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Generic, Protocol, TypeVar
 
 from hushpoint.federated.ends import lasting_reasons, spent_reasons, who_and_why
 from hushpoint.federated.keys import sign, verify
@@ -83,6 +83,11 @@ def is_hello(payload: bytes) -> bool:
     return payload.startswith(_HELLO)
 
 
+def hello_run(payload: bytes) -> str:
+    """The run that a server which asks is about; "" where it does not say."""
+    return payload.removeprefix(_HELLO).partition(b"\n")[2].decode("ascii", "replace")
+
+
 def hello_reply(payload: bytes, site: int, run: str, key: EllipticCurvePrivateKey | None) -> bytes:
     """The answer to hello: the site and the run it agreed to, signed together with what was asked."""
     said = json.dumps({"site": site, "run": run}).encode()
@@ -136,7 +141,8 @@ class Directory:
             for node in sorted(self._online - known - self.refused)
             if now - self._asked.get(node, -self.patience) >= self.patience
         ]
-        questions = [(node, _HELLO + secrets.token_hex(16).encode()) for node in news]
+        about = f"\n{self.run}"  # so that the people of a site which agreed to another one are told
+        questions = [(node, _HELLO + (secrets.token_hex(16) + about).encode("ascii")) for node in news]
         letters = [_letter(payload, node, MessageType.QUERY, "hello", 4 * self.patience) for node, payload in questions]
         for (node, payload), name in zip(questions, _pushed(self.grid, letters), strict=True):
             self._asked[node] = now
@@ -228,12 +234,13 @@ class Conducted(Protocol):
     def why(self) -> str: ...
 
 
-class Rounds:
+Kind = TypeVar("Kind", bound=Conducted)
+
+
+class Rounds(Generic[Kind]):
     """The rounds of a run over Flower's grid: open, push, poll, close, and again where a quorum is missing."""
 
-    def __init__(
-        self, server: Conducted, grid: Grid, pace: Pace, keys: Sequence[EllipticCurvePublicKey] | None
-    ) -> None:
+    def __init__(self, server: Kind, grid: Grid, pace: Pace, keys: Sequence[EllipticCurvePublicKey] | None) -> None:
         self.server, self.grid, self.pace = server, grid, pace
         self.directory = Directory(grid, server.run, server.sites, keys)
         self._open: dict[str, int] = {}  # messages without a reply, and whom they went to
@@ -255,13 +262,20 @@ class Rounds:
         return self.server.status
 
     @property
-    def why(self) -> str:
-        """Why the run is not finished: what the server says of itself, and which sites of the open round said what."""
+    def told(self) -> dict[int, str]:
+        """Which sites took no part in the open round, or could not, and why in a word."""
         told = {site: reason for site, reason in self._reasons.items() if reason}
         for site in (self.server.asked | self.directory.others.keys()) - self._reasons.keys():
             absent = "another run" if site in self.directory.others else "absent"
             told[site] = "no answer" if site in self.directory.available else absent
-        return "; ".join(words for words in (self.server.why, who_and_why(told)) if words)
+        if self.server.status == "lost":  # then those who said so were right
+            told = {site: reason for site, reason in told.items() if reason != "stale"}
+        return told
+
+    @property
+    def why(self) -> str:
+        """Why the run is not finished: what the server says of itself, and which sites of the open round said what."""
+        return "; ".join(words for words in (self.server.why, who_and_why(self.told)) if words)
 
     def part(self, letters: Mapping[int, bytes], seconds: float) -> set[int]:
         """Send a last letter to the sites that are there; which of them have taken it within so many seconds."""

@@ -66,6 +66,12 @@ class SiteState:
     message: Array
     check: str
     request: Any = field(default_factory=lambda: np.zeros(0, dtype=np.int64))
+    mu: str = "{}"
+
+    @property
+    def line(self) -> Participation:
+        """The line of the ledger that belongs to the move."""
+        return Participation(self.run, self.round, self.point, json.loads(self.mu))
 
 
 @dataclass(frozen=True)
@@ -247,12 +253,18 @@ class SiteStore:
         """What was kept of the last move, of whatever run."""
         try:
             arrays: dict[str, Any] = load_arrays(self._state)
-            for name in ("run", "point", "check"):
-                arrays[name] = str(arrays[name])
+            for name in ("run", "point", "check", "mu"):
+                if name in arrays:  # states of before costs were kept have no mu
+                    arrays[name] = str(arrays[name])
             arrays["round"] = int(arrays["round"])
             return SiteState(**arrays)
         except (Damaged, TypeError, ValueError, KeyError):
             return None
+
+    def pending(self, ledger: Ledger) -> Participation | None:
+        """The line of a move that is kept and not in the ledger: it was killed between the two, or lost one line."""
+        last = self.last()
+        return None if last is None or ledger.lost or last.check != ledger.checks[-1] else last.line
 
     def _marks(self) -> list[tuple[str, str]]:
         """The runs of the last moves, and where the ledger stood then, by what is kept beside it."""

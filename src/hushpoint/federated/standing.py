@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from hushpoint.federated.disk import Damaged
 from hushpoint.federated.ledger import Ledger, SiteStore
@@ -46,6 +46,8 @@ def standing_of(store: SiteStore, closed_run: str = "") -> Standing:
         return Standing("lost", None)
     if store.is_old(ledger):
         return Standing("old-ledger", ledger)
+    if (pending := store.pending(ledger)) is not None:
+        ledger = replace(ledger, entries=(*ledger.entries, pending))
     if closed_run and any(one.run == closed_run for one in ledger.vouched):
         return Standing("closed", ledger)
     return Standing("vouched" if ledger.vouched or ledger.before else "whole", ledger)

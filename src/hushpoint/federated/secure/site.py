@@ -151,7 +151,7 @@ class SecureSite:
         try:
             require_model(model, schema, self.covenant.name)
         except ValueError:
-            raise Refused("the model is of another run or schema. It was not taken.") from None
+            raise Declined("model") from None
 
     # --- an exchange
 

@@ -28,6 +28,7 @@ REASONS = (
     "limit",  # one more round would be beyond the site's own limit
     "ledger",  # the ledger is lost: nobody knows what was spent
     "old-ledger",  # it is an old copy, which counts as lost
+    "model",  # at the end it was handed a model of another run or schema, which it did not take
     "away",  # outside the hours of the site
     "busy",  # another process of the site is at work
     "failed",  # the site could not compute its answer
