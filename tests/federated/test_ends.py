@@ -15,13 +15,14 @@ from federations import Federation as Small
 from federations import anchored, local, problem
 from test_federated_commands import SCHEMA, TABLES, change, failing
 
+import hushpoint as hp
 from hushpoint.federated import Request, Server, ServerStore, SiteStore, encode, run_in_process
 from hushpoint.federated import agreed as agreements
 from hushpoint.federated.disk import append_line
 from hushpoint.federated.ends import ENDS, REASONS, Outcome, who_and_why
 from hushpoint.federated.folder import Federation, Site
 from hushpoint.federated.ledger import Ledger, Vouched, total_mu
-from hushpoint.federated.record import ServerState
+from hushpoint.federated.record import ServerState, run_record
 from hushpoint.federated.wire import REASONS as WORDS
 from hushpoint.preprocessing import encoder
 from hushpoint.tables.model_file import load_model
@@ -310,3 +311,30 @@ def test_a_lost_and_an_old_ledger_by_the_commands(folder):
     assert "lost: the ledger is lost or damaged" in failing("status", here)
     command("readmit", here, "--participations", 3, "--elsewhere", 0)
     assert json.loads(command("status", here, "--json"))["unpriced"] is False
+
+
+def test_who_was_asked_of_a_secret_sample_is_in_no_file_for_publication(tmp_path):
+    # catches: an end that names the sites of a sample which the guarantee takes to be a secret
+    data = problem()
+    for plan, kept in (
+        (hp.methods.dp_sgd(data, 4, 0.3, sample_prob=0.5, noise_std=0.5), ""),
+        (anchored(data), "site 3"),
+    ):
+        server = Server(plan, ServerStore.in_memory(), seed=1)
+        assert run_record(server, "stalled", "site 3")["why"] == kept
+
+
+def test_a_model_of_arrays_by_secure_sums_predicts_too(tmp_path):
+    pytest.importorskip("cryptography", reason="needs the extra 'secure'")
+    from test_secure_commands import ROWS, arrays
+
+    folder = arrays(tmp_path / "f")
+    command("simulate", folder, "--in-process")
+    X, y = site_data(ROWS)[0]
+    np.savez(tmp_path / "new.npz", X=X, y=y)
+    said = ran("predict", folder / "simulation" / "sites" / "0001" / "model.json", tmp_path / "new.npz")
+    predicted = np.array(said.split()[1:], dtype=float)
+    assert np.abs(predicted).max() <= 4.0  # the declared range
+    assert np.corrcoef(predicted, y)[0, 1] > 0.5
+    ran("report", folder / "simulation" / "run" / "model.json", "-o", tmp_path / "page.html")
+    assert "secure sums" in (tmp_path / "page.html").read_text()

@@ -18,10 +18,9 @@ _TAKEN, _REFUSED = b"hushpoint taken\n", b"hushpoint not taken\n"
 
 @dataclass(frozen=True)
 class Farewell:
-    """What a site is told at the end: how the run ended, and the last public model."""
+    """What all sites are told at the end: how the run ended, and the last public model."""
 
     run: str
-    site: int
     outcome: str
     model: bytes
 
@@ -33,7 +32,7 @@ def is_farewell(data: bytes) -> bool:
 
 def encode_farewell(letter: Farewell, key: EllipticCurvePrivateKey | None = None) -> bytes:
     """The letter as bytes, signed as a whole where there is a key."""
-    header = json.dumps({"run": letter.run, "site": letter.site, "outcome": letter.outcome}).encode()
+    header = json.dumps({"run": letter.run, "outcome": letter.outcome}).encode()
     content = _MAGIC + len(header).to_bytes(4, "little") + len(letter.model).to_bytes(4, "little") + header
     content += letter.model
     if key is None:
@@ -57,12 +56,12 @@ def decode_farewell(data: bytes, key: EllipticCurvePublicKey | None = None) -> F
             if not verify(key, data[end:], data[:end]):
                 raise Refused("the signature is missing, or of another key")
         fields = json.loads(data[start : start + header])
-        letter = Farewell(fields["run"], fields["site"], fields["outcome"], data[start + header : end])
+        letter = Farewell(fields["run"], fields["outcome"], data[start + header : end])
     except Refused:
         raise
     except Exception:
         raise Refused("the bytes are no last letter") from None
-    if not (isinstance(letter.run, str) and type(letter.site) is int and isinstance(letter.outcome, str)):
+    if not (isinstance(letter.run, str) and isinstance(letter.outcome, str)):
         raise Refused("the letter does not say what it is about")
     return letter
 

@@ -195,7 +195,7 @@ def run_record(server: Server, status: str | None = None, why: str = "") -> dict
         "version": __version__,
         "run": state.run,
         "status": status or server.status,
-        "why": why,
+        "why": "" if sample_is_secret(plan) else why,  # it may name who was asked
         "trusted": trust(plan),
         "secret_sample": sample_is_secret(plan),
         "rounds": state.rounds,

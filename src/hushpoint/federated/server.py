@@ -326,12 +326,10 @@ class Server:
 
     def farewell(self, outcome: str) -> dict[int, bytes]:
         """What every site is told at the end: how it ended, and the last public model."""
-        model = self.model_file()
+        model = self.model_file(outcome)
         content = b"" if model is None else model_bytes(model)
-        return {
-            site: encode_farewell(Farewell(self.run, site, outcome, content), self._own_key)
-            for site in range(self.sites)
-        }
+        letter = encode_farewell(Farewell(self.run, outcome, content), self._own_key)
+        return dict.fromkeys(range(self.sites), letter)
 
     def took(self, site: int, letter: bytes, reply: bytes) -> bool:
         """Whether a site has kept what it was told at the end."""

@@ -149,7 +149,7 @@ class SecureFederation:
         if absent := self.missing():
             raise ValueError(
                 f"the keys of site {', '.join(map(str, absent))} are missing. Each site makes its own (hushpoint "
-                "federated keys SITE_DIR --own) and sends request.json; admit it: "
+                "federated keys SITE_DIR) and sends request.json; admit it: "
                 f"hushpoint federated admit {self.base.folder} request.json"
             )
         keys = [bytes.fromhex(self._sum_key(site).read_text(encoding="ascii")) for site in range(self.base.count)]
@@ -229,7 +229,7 @@ class SecureSiteFolder:
             found = bytes.fromhex(place.read_text(encoding="ascii"))
         except (OSError, ValueError):
             raise ValueError(
-                f"{str(place)!r} holds no key. Make it here: hushpoint federated keys {self.base.folder} --own"
+                f"{str(place)!r} holds no key. Make it here: hushpoint federated keys {self.base.folder}"
             ) from None
         if os.name == "posix" and place.stat().st_mode & 0o077:
             raise ValueError(f"{str(place)!r} can be read by others. Close it: chmod 600 {place}")

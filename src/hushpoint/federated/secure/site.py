@@ -176,6 +176,8 @@ class SecureSite:
     def _begun(self, asked: Ask) -> Said:
         """The keys of a new round, once the question is one that the site wants to answer."""
         question, ledger = Question.from_bytes(asked.question), self._ledger()
+        if asked.round < ledger.last_round(self.covenant.run):
+            raise Declined("stale")  # of a server that was restored from an old copy
         course = self._known(question)
         if course is None:
             return self._said(asked, "history")

@@ -22,6 +22,7 @@ REASONS = (
     "",
     "refused",  # not from the server, not for this site, or not as the rules of a round want it
     "plan",  # for another covenant, or for a plan that does not follow from it
+    "stale",  # its ledger has later rounds than the server knows of
     "over",  # its round is over for this site, or the site has lost what it knew of it
     "closed",  # its ledger was lost, or an old copy, in this covenant: only another one goes on
     "cap",  # one more round would be beyond what the covenant allows
