@@ -432,6 +432,12 @@ def _conclude(ended: Outcome, place: Path, as_json: bool) -> None:
     else:
         for guarantee in record.get("spent", []):
             _say(f"- {guarantee['statement']}")
+        if told := record.get("held_out"):
+            from hushpoint.tables.figures import Figure, in_words
+
+            figures = {name: Figure(**figure) for name, figure in told["figures"].items()}
+            said = ", ".join(f"{words} {value}" for words, value in in_words(figures, "hidden by the noise"))
+            _say(f"On {told['items']:,} held-out {told['unit']}s, with noise: {said}.")
     if not as_json:
         model = place / "model.json"
         if ended.name == "finished":

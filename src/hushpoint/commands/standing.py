@@ -82,10 +82,12 @@ def _secure_record(here: Any) -> dict[str, Any]:
     standing = _known(standing_of(here.store(), covenant.run), here.folder)
     record = _counts(covenant.run, standing, here.number)
     entries = standing.ledger.of(covenant.run) if standing.ledger is not None else ()
-    guarantee = covenant.promise() if standing.name == "closed" else claimed(entries, covenant).guarantee(
-        covenant.budget.delta
-    )  # fmt: skip
-    return {**record, "run": covenant.name, "rounds": len(entries), "spent": [guarantee.to_dict()]}
+    so_far = claimed(entries, covenant).epsilon(covenant.budget.delta)
+    told = "all of it" if standing.name == "closed" else f"epsilon = {so_far:.4g}"
+    said = f"Counted so far: {told}. When rounds stop is the server's choice, so what holds is what was promised."
+    promised = [covenant.promise().to_dict()]
+    found = {"run": covenant.name, "rounds": len(entries), "counted_so_far": so_far, "promised": promised}
+    return {**record, **found, "spent": promised, "said": said}
 
 
 def _known(standing: Any, folder: Any) -> Any:

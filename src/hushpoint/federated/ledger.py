@@ -271,7 +271,7 @@ class SiteStore:
         last = self.last()
         marks = [] if last is None else [(last.run, last.check)]
         try:
-            run, _, _, check = unpack("round", (self.directory / "round.secret").read_bytes(), 4)
+            run, _, _, check, *_ = unpack("round", (self.directory / "round.secret").read_bytes())
             marks.append((run.decode("utf-8"), check.decode("ascii")))
         except (OSError, ValueError):
             pass

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from cryptography.hazmat.primitives.asymmetric.ec import EllipticCurvePrivateKey, EllipticCurvePublicKey
 
 Status = Literal["running", "finished", "spent"]
-_DISPENSABLE = ("calibration", "residual")  # plans without which there is a model all the same
+_DISPENSABLE = ("calibration", "residual", "held out")  # plans without which there is a model all the same
 _LEAVING = ("masked", "survivors", "reveal")  # exchanges by which a masked message may have left
 
 
@@ -95,7 +95,7 @@ class SecureServer:
         if self.state.round_state:
             self._question = Question.from_bytes(self.state.question)
             self._round = Server.restored(self.state.round_state, self._terms(self._question), self._keep)
-        self.record = RoundRecord(self.state.rounds, [], [])
+        self.record = RoundRecord(self.state.rounds, list(range(self.sites)) if self._round else [], [])
         self._waiting: set[int] = set()
         self._informed: set[int] = set()  # asked last with the public results
         self._told: dict[int, bytes] = {}  # the public results that a site was sent last
@@ -167,14 +167,14 @@ class SecureServer:
         return SecureClaim(squared, spread, missed, training.unit, training.adjacency, agreement.colluders)
 
     def guarantee(self) -> Guarantee:
-        """What the run costs, in words: what was spent, or all that is promised where rounds have failed.
+        """What the run costs, in words: what was spent, or all that is promised while it goes on or rounds have failed.
 
-        Which rounds fail may be the server's choice in view of what it has learned. Then only what no choice can exceed
-        is a statement that holds (docs/privacy.md, section 12).
+        Which rounds fail, and when a run stops, may be the server's choice in view of what it has learned. Then only
+        what no choice can exceed is a statement that holds (docs/privacy.md, section 12).
         """
-        if self.state.failed:
+        if self.state.failed or self.status != "finished":
             return self.covenant.promise()
-        return self.spent.guarantee(self.covenant.budget.delta)
+        return self.covenant.stated(self.spent)
 
     # --- an exchange
 
@@ -254,12 +254,20 @@ class SecureServer:
         """What the chain would find if it ended with the public point of today; None where that is no model yet."""
         if self._course.link is None:
             return self.found
-        if not self.state.steps:
-            return None
         course = Course(self.covenant.training, Public.from_bytes(self.state.public))
-        course.go_on(self._answer())
-        while course.link is not None and course.link.part in _DISPENSABLE:
-            course.go_on(Answer(np.zeros(0), np.zeros(0)))
+        if self.state.steps:
+            course.go_on(self._answer())
+        while course.link is not None:
+            link, before = course.link, course.before
+            if link.part in _DISPENSABLE:
+                course.go_on(Answer(np.zeros(0), np.zeros(0)))
+            elif before is not None and (before.part, before.model) == (link.part, link.model) == (
+                "descent",
+                link.model,
+            ):
+                course.go_on(course.answers[-1])  # a descent that stays where it is
+            else:
+                return None
         return self._louder(course.found)
 
     def took(self, site: int, letter: bytes, reply: bytes) -> bool:
@@ -369,7 +377,8 @@ class SecureServer:
     def _share(self, survivors: Sequence[int]) -> float:
         """How much of the weight of all items the survivors have: it is public."""
         training = self.covenant.training
-        weights = training.facts.item_weights if training.sites_are_items else np.array(self.covenant.items)
+        items = self.covenant.items_for(self._link.part)
+        weights = training.facts.item_weights if training.sites_are_items else np.array(items)
         return float(weights[list(survivors)].sum() / weights.sum())
 
     def _answer(self) -> Answer:
