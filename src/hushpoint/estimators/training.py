@@ -27,7 +27,6 @@ from hushpoint.estimators.residuals import Residuals
 from hushpoint.estimators.uncertainty import NoiseLaw, mean_curvature
 from hushpoint.losses import Loss
 from hushpoint.noise import source_for
-from hushpoint.operators.base import Operator
 from hushpoint.operators.gradient import Descent, Gradient
 from hushpoint.operators.lattice_gradient import GradientGrid, LatticeGradient
 from hushpoint.operators.lattice_moments import LatticeMeans, LatticeMeanSquare, LatticeMoments

@@ -9,7 +9,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from hushpoint.federated.client import Client
-from hushpoint.federated.flower import Answer, Rounds, client_app, hello_reply, is_hello, server_app
+from hushpoint.federated.ends import Outcome, told_at_site
+from hushpoint.federated.flower import Answer, Rounds, client_app, hello_reply, hello_run, is_hello, server_app
 from hushpoint.federated.folder import Federation, Site, is_secure
 from hushpoint.federated.ledger import SiteStore
 from hushpoint.federated.letters import WholeGrid
@@ -18,58 +19,90 @@ from hushpoint.federated.processes import end_with
 from hushpoint.federated.record import ServerStore
 from hushpoint.federated.server import RoundRecord, Server
 from hushpoint.federated.table import headline, line_of
-from hushpoint.federated.terms import plan_digest
 
 if TYPE_CHECKING:  # with secure sums come estimators and scikit-learn, which other sites need not hold
+    from cryptography.hazmat.primitives.asymmetric.ec import EllipticCurvePrivateKey
+
     from hushpoint.federated.secure.folder import SecureFederation
     from hushpoint.federated.secure.site import SecureSite
 
-_FAREWELL = 15.0  # seconds in which sites may take the model; later ones ask whoever has it
+_FAREWELL = 15.0  # seconds in which sites may take the model; those that come later are handed it by the next run
+_OVER = ("finished", "spent")  # ends after which there is no further round
 
 
-def site_answer(site: Site, *, signed: bool = True, store: SiteStore | None = None) -> Answer:
-    """What a site answers to any bytes: who it is, or what its client says."""
+def site_answer(
+    site: Site, *, signed: bool = True, store: SiteStore | None = None, tell: Callable[[str], None] | None = None
+) -> Answer:
+    """What a site answers to any bytes: who it is, or what its client says. ``tell`` is told why it declined."""
     client: Client | SecureSite
     if is_secure(site.folder):
         from hushpoint.federated.secure.folder import SecureSiteFolder
 
-        client, signed = SecureSiteFolder(site).secure_site(store=store), True
+        client, signed = SecureSiteFolder(site).secure_site(store=store, tell=tell), True
         run, number = client.covenant.name, client.number
     else:
-        client = site.client(signed=signed, store=store)
-        run, number = plan_digest(client.plan), client.site
-    key = site.own_key() if signed else None
+        client = site.client(signed=signed, store=store, tell=tell)
+        run, number = client.agreed.run, client.site
+    return answering(client, run, number, site.own_key() if signed else None, tell)
+
+
+def answering(
+    client: Client | SecureSite,
+    run: str,
+    number: int,
+    key: EllipticCurvePrivateKey | None,
+    tell: Callable[[str], None] | None,
+) -> Answer:
+    """The answers of a site that has agreed to a run."""
 
     def answer(payload: bytes) -> bytes:
-        if is_hello(payload):
-            return hello_reply(payload, number, run, key)
-        return client.answer(payload)
+        if not is_hello(payload):
+            return client.answer(payload)
+        if tell is not None and hello_run(payload) not in ("", run):
+            tell(told_at_site("plan"))
+        return hello_reply(payload, number, run, key)
 
     return answer
 
 
-def conduct(federation: Federation, grid: Any, *, place: Path, signed: bool, tell: Callable[[str], None]) -> str:
-    """Run a federation over a grid of Flower, or go on with it; how it ended."""
+def conduct(federation: Federation, grid: Any, *, place: Path, signed: bool, tell: Callable[[str], None]) -> Outcome:
+    """Run a federation over a grid of Flower, or go on with it; how it ended. At the end sites are handed the model."""
     if federation.is_secure:
         from hushpoint.federated.secure.folder import SecureFederation
 
         return conduct_secure(SecureFederation(federation), grid, place=place, tell=tell)
-    plan = federation.plan()
-    sites = federation.site_keys(plan.operator.blocks) if signed else None
+    agreed = federation.agreed()
+    sites = federation.site_keys(agreed.plan.operator.blocks) if signed else None
     own = federation.own_key() if signed else None
     store = ServerStore(place)
     try:
-        server = Server(plan, store, own_key=own, site_keys=sites, **federation.server_options())
+        server = Server(agreed.plan, store, own_key=own, site_keys=sites, agreed=agreed, **federation.server_options())
         tell(headline())
-        outcome = Rounds(server, grid, federation.pace(), sites).conduct(lambda record: tell(line_of(vars(record))))
-        store.tell(server)
+        rounds = Rounds(server, grid, federation.pace(), sites)
+        return finish(rounds, store, lambda record: tell(line_of(vars(record))))
     finally:
         store.close()
-    return outcome
 
 
-def conduct_secure(federation: SecureFederation, grid: Any, *, place: Path, tell: Callable[[str], None]) -> str:
-    """The same with secure sums; at the end every site is handed the model."""
+def finish(rounds: Rounds[Server], store: ServerStore, tell: Callable[[RoundRecord], None]) -> Outcome:
+    """Conduct a run to its end, write how it ended, and hand every site that is there the model."""
+    server = rounds.server
+    name = rounds.conduct(tell)
+    why = "" if name == "finished" else rounds.why
+    counts = [
+        f"by this server's count site {site} has taken part {int(server.state.accounted[site])} times at most"
+        for site, reason in sorted(rounds.told.items())
+        if reason in ("ledger", "old-ledger") and name != "finished"
+    ]
+    why = _joined(why, *counts)
+    store.tell(server, name, why)
+    if name in _OVER:
+        why = _joined(why, _not_handed(rounds.part(server.farewell(name), _FAREWELL), server.sites))
+    return Outcome(name, why)
+
+
+def conduct_secure(federation: SecureFederation, grid: Any, *, place: Path, tell: Callable[[str], None]) -> Outcome:
+    """The same with secure sums."""
     from hushpoint.federated.secure.outcome import write_model
     from hushpoint.federated.secure.record import SecureServerStore
     from hushpoint.federated.secure.server import SecureServer
@@ -78,20 +111,34 @@ def conduct_secure(federation: SecureFederation, grid: Any, *, place: Path, tell
     try:
         server = SecureServer(covenant, store, own_key=federation.base.own_key(), site_keys=keys)
         tell(headline())
-        rounds = Rounds(server, grid, federation.base.pace(), keys)
+        rounds, learner = Rounds(server, grid, federation.base.pace(), keys), federation.learner(covenant)
 
         def told(record: RoundRecord) -> None:
             store.tell(server, "running")
+            write_model(server, learner, place / "model.json", "running")
             tell(line_of(vars(record)))
 
-        outcome = rounds.conduct(told)
-        model = write_model(server, federation.learner(covenant), place / "model.json")
-        store.tell(server, outcome)
-        if server.finished:
-            rounds.part(server.farewell(model), _FAREWELL)
+        name = rounds.conduct(told)
+        why = "" if name == "finished" else rounds.why
+        model = write_model(server, learner, place / "model.json", name)
+        store.tell(server, name, why)
+        if server.finished or name in _OVER:
+            why = _joined(why, _not_handed(rounds.part(server.farewell(model), _FAREWELL), server.sites))
     finally:
         store.close()
-    return outcome
+    return Outcome(name, why)
+
+
+def _not_handed(taken: set[int], sites: int) -> str:
+    """Which sites have not said that they have the model."""
+    absent = sorted(set(range(sites)) - taken)
+    if not absent:
+        return ""
+    return f"site {', '.join(map(str, absent))} did not take the model: start it, and run this again"
+
+
+def _joined(*words: str) -> str:
+    return "; ".join(part for part in words if part)
 
 
 def _end_with_superlink() -> None:
@@ -110,12 +157,12 @@ def _serve(grid: Any, context: Any) -> None:
     place, ticket = federation.run, str(context.run_config["ticket"])
     leave_note(place, ticket)
     try:
-        outcome, words = conduct(federation, WholeGrid(grid), place=place, signed=True, tell=_print), ""
+        ended = conduct(federation, WholeGrid(grid), place=place, signed=True, tell=_print)
     except ValueError as error:  # written by us, and without data
-        outcome, words = "refused", str(error)
-    leave_note(place, ticket, outcome, words)
-    if outcome not in ("finished", "spent"):
-        raise RuntimeError(f"the run {outcome}. {words}")
+        ended = Outcome("refused", str(error))
+    leave_note(place, ticket, ended.name, ended.words)
+    if ended.name not in _OVER:
+        raise RuntimeError(ended.sentence)
 
 
 def _print(words: str) -> None:

@@ -13,8 +13,9 @@ import time
 import warnings
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Generic, Protocol, TypeVar
 
+from hushpoint.federated.ends import lasting_reasons, spent_reasons, who_and_why
 from hushpoint.federated.keys import sign, verify
 from hushpoint.federated.server import RoundRecord, Verdict
 from hushpoint.federated.wire import Refused
@@ -40,8 +41,8 @@ _FAILED = b"hushpoint failed"
 _PAUSE = 0.5  # seconds between two looks for replies: Flower has no way to be told
 _SOON = 0.02  # seconds to the next look after a reply came, or a request left; from there it takes its time
 _LOOK = 1.0  # seconds between two looks for nodes
-_SPENT = ("cap", "limit")  # reasons of a site that has spent what it may
-_FOR_GOOD = (*_SPENT, "plan", "ledger")  # reasons that do not pass by themselves
+_SPENT = spent_reasons()
+_FOR_GOOD = lasting_reasons()
 
 
 # --- the envelope
@@ -83,6 +84,11 @@ def is_hello(payload: bytes) -> bool:
     return payload.startswith(_HELLO)
 
 
+def hello_run(payload: bytes) -> str:
+    """The run that a server which asks is about; "" where it does not say."""
+    return payload.removeprefix(_HELLO).partition(b"\n")[2].decode("ascii", "replace")
+
+
 def hello_reply(payload: bytes, site: int, run: str, key: EllipticCurvePrivateKey | None) -> bytes:
     """The answer to hello: the site and the run it agreed to, signed together with what was asked."""
     said = json.dumps({"site": site, "run": run}).encode()
@@ -122,6 +128,7 @@ class Directory:
     patience: float = 30.0  # seconds after which a node that does not say who it is is asked again
     node_of: dict[int, int] = field(default_factory=dict)
     refused: set[int] = field(default_factory=set)
+    others: dict[int, int] = field(default_factory=dict)  # sites that agreed to another run, and their nodes
     _asked: dict[int, float] = field(default_factory=dict)
     _open: dict[str, tuple[int, bytes]] = field(default_factory=dict)
     _online: set[int] = field(default_factory=set)
@@ -135,7 +142,8 @@ class Directory:
             for node in sorted(self._online - known - self.refused)
             if now - self._asked.get(node, -self.patience) >= self.patience
         ]
-        questions = [(node, _HELLO + secrets.token_hex(16).encode()) for node in news]
+        about = f"\n{self.run}"  # so that the people of a site which agreed to another one are told
+        questions = [(node, _HELLO + (secrets.token_hex(16) + about).encode("ascii")) for node in news]
         letters = [_letter(payload, node, MessageType.QUERY, "hello", 4 * self.patience) for node, payload in questions]
         for (node, payload), name in zip(questions, _pushed(self.grid, letters), strict=True):
             self._asked[node] = now
@@ -155,6 +163,9 @@ class Directory:
             return
         if run == self.run:
             self.node_of[site] = node
+            self.others.pop(site, None)
+        else:
+            self.others[site] = node
 
     @property
     def available(self) -> set[int]:
@@ -219,14 +230,18 @@ class Conducted(Protocol):
     def receive(self, site: int, reply: bytes) -> Verdict: ...
     def close_round(self) -> RoundRecord | None: ...
     def leave_round(self) -> bool: ...
+    def took(self, site: int, letter: bytes, reply: bytes) -> bool: ...
+    @property
+    def why(self) -> str: ...
 
 
-class Rounds:
+Kind = TypeVar("Kind", bound=Conducted)
+
+
+class Rounds(Generic[Kind]):
     """The rounds of a run over Flower's grid: open, push, poll, close, and again where a quorum is missing."""
 
-    def __init__(
-        self, server: Conducted, grid: Grid, pace: Pace, keys: Sequence[EllipticCurvePublicKey] | None
-    ) -> None:
+    def __init__(self, server: Kind, grid: Grid, pace: Pace, keys: Sequence[EllipticCurvePublicKey] | None) -> None:
         self.server, self.grid, self.pace = server, grid, pace
         self.directory = Directory(grid, server.run, server.sites, keys)
         self._open: dict[str, int] = {}  # messages without a reply, and whom they went to
@@ -247,18 +262,41 @@ class Rounds:
                 tell(record)
         return self.server.status
 
+    @property
+    def told(self) -> dict[int, str]:
+        """Which sites took no part in the open round, or could not, and why in a word."""
+        told = {site: reason for site, reason in self._reasons.items() if reason}
+        for site in (self.server.asked | self.directory.others.keys()) - self._reasons.keys():
+            absent = "another run" if site in self.directory.others else "absent"
+            told[site] = "no answer" if site in self.directory.available else absent
+        if self.server.status == "lost":  # then those who said so were right
+            told = {site: reason for site, reason in told.items() if reason != "stale"}
+        return told
+
+    @property
+    def why(self) -> str:
+        """Why the run is not finished: what the server says of itself, and which sites of the open round said what."""
+        return "; ".join(words for words in (self.server.why, who_and_why(self.told)) if words)
+
     def part(self, letters: Mapping[int, bytes], seconds: float) -> set[int]:
-        """Send a last letter to the sites that are there; which of them have answered within so many seconds."""
-        self.directory.refresh()
-        self._open, heard = {}, set()
-        self._post({site: letter for site, letter in letters.items() if site in self.directory.available})
+        """Send a last letter to the sites that are there; which of them have taken it within so many seconds."""
+        self._open, self._sent = {}, {}
+        taken: set[int] = set()
         until, pause = time.monotonic() + seconds, _SOON
-        while self._open and time.monotonic() < until:
-            for name, _ in _pulled(self.grid, self._open):
-                heard.add(self._open.pop(name))
+        while True:
+            self.directory.refresh()  # where nothing was left to be run, nobody has said yet who it is
+            there = self.directory.available & letters.keys()
+            self._post({site: letters[site] for site in there - self._sent.keys()})
+            for name, letter in _pulled(self.grid, self._open):
+                site, said = self._open.pop(name), unpacked(letter)
+                if said is not None and self.server.took(site, letters[site], said):
+                    taken.add(site)
+            if taken >= letters.keys() or time.monotonic() >= until:
+                return taken
+            if not self._open and self._sent and self._sent.keys() >= letters.keys():
+                return taken  # all have answered
             time.sleep(pause)
             pause = min(2 * pause, _PAUSE)
-        return heard
 
     def _gather(self) -> None:
         """Wait for the sites at the start; those who come later join the rounds after."""

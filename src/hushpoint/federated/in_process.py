@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from hushpoint._types import Array, Indices
+from hushpoint.federated.agreed import Agreed
 from hushpoint.federated.client import Client
 from hushpoint.federated.crowd import Crowd
 from hushpoint.federated.ledger import MemoryStore, SiteStore
@@ -41,6 +42,7 @@ def run_in_process(
     validation: Problem | None = None,
     callback: Callable[[RoundRecord], Any] | None = None,
     apart: bool | None = None,
+    agreed: Agreed | None = None,
 ) -> FederatedResult:
     """Run a plan with a server and one site for each item of the problem.
 
@@ -60,14 +62,16 @@ def run_in_process(
     apart : bool, optional
         Whether every site is a ``Client`` of its own, with a ledger, that gets and gives bytes as when it is deployed.
         By default it is with a directory; without one all sites move together, which is much faster for many.
+    agreed : Agreed, optional
+        The schema of tables and the name of the run, where the plan is of a folder.
     """
     place = None if directory is None else Path(directory)
     if apart is False and place is not None:
         raise ValueError("apart is False and directory is given. Files are those of single sites: drop one of the two.")
     store = ServerStore.in_memory() if place is None else ServerStore(place / "run")
-    server = Server(plan, store, seed=seed, quorum=quorum, validation=validation)
+    server = Server(plan, store, seed=seed, quorum=quorum, validation=validation, agreed=agreed)
     one_by_one = place is not None if apart is None else apart
-    sites = _Apart(plan, problem, place, seed) if one_by_one else _Together(plan, problem, seed)
+    sites = _Apart(plan, problem, place, seed, agreed) if one_by_one else _Together(plan, problem, seed)
     records = []
     while not server.finished:
         sites.answer(server)
@@ -76,6 +80,8 @@ def run_in_process(
         records.append(server.close_round())
         if callback is not None:
             callback(records[-1])
+    if place is not None:
+        sites.part(server.farewell(server.status))
     server.store.close()
     return FederatedResult(server.model, server.guarantees(), records, server, sites.participations)
 
@@ -83,10 +89,12 @@ def run_in_process(
 class _Apart:
     """Every site by itself."""
 
-    def __init__(self, plan: Plan, problem: Problem, place: Path | None, seed: int | None) -> None:
+    def __init__(
+        self, plan: Plan, problem: Problem, place: Path | None, seed: int | None, agreed: Agreed | None
+    ) -> None:
         self._everyone = range(plan.operator.blocks)
         self._clients = [
-            Client(plan, site, problem.rows.take(np.array([site])), site_store(place, site), seed=seed)
+            Client(plan, site, problem.rows.take(np.array([site])), site_store(place, site), seed=seed, agreed=agreed)
             for site in self._everyone
         ]
 
@@ -97,6 +105,11 @@ class _Apart:
             replies = {site: self._clients[site].answer(request) for site, request in waiting.items()}
             verdicts = {site: server.receive(site, reply) for site, reply in replies.items()}
             waiting = {site: verdict.again for site, verdict in verdicts.items() if verdict.again is not None}
+
+    def part(self, letters: Mapping[int, bytes]) -> None:
+        """The last letter, with the model."""
+        for site, letter in letters.items():
+            self._clients[site].answer(letter)
 
     @property
     def participations(self) -> Indices:
@@ -117,6 +130,9 @@ class _Together:
             asked, server.state.rounds, server.plan.operator.release(server.state.public)
         )
         server.receive_all(moved, messages, self._crowd.participations[moved])
+
+    def part(self, letters: Mapping[int, bytes]) -> None:
+        """Nobody of them keeps a model."""
 
     @property
     def participations(self) -> Indices:

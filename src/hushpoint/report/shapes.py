@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeGuard
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,6 +14,7 @@ from hushpoint.report.page import Html, element, escaped, folded, joined, long_t
 from hushpoint.schema import Number
 
 if TYPE_CHECKING:
+    from hushpoint.tables.array_model import ArrayModel
     from hushpoint.tables.model_file import TableModel
 
 _NOISE_COLOUR = "#A8A8A8"
@@ -22,8 +23,10 @@ _WIDTH, _HEIGHT, _OPEN = 320.0, 120.0, 12
 _VALUES = 8  # of a column, that are not folded away
 
 
-def has_shapes(model: TableModel) -> bool:
+def has_shapes(model: TableModel | ArrayModel) -> TypeGuard[TableModel]:
     """Whether there are shapes to draw, and few enough scores to tell apart."""
+    if model.schema is None:
+        return False
     shapes = model.deviations.shapes if model.deviations is not None else {}
     return set(shapes) == set(model.schema.features) and len(model.score_titles) <= len(_COLOURS)
 
