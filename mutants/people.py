@@ -487,15 +487,15 @@ BUGS = [
     _shapes(
         name="admm-steps-not-counted",
         file=f"{_HERE}/estimators/constrained_admm.py",
-        old="shift * math.sqrt(metric.steps) / mu",
-        new="shift / mu",
+        old="adjacency, metric.steps, _RELAXATION",
+        new="adjacency, 1, _RELAXATION",
         why="a hundred steps within constraints have the noise of one",
     ),
     _shapes(
         name="admm-at-zero-out-whatever-was-promised",
         file=f"{_HERE}/estimators/constrained_admm.py",
-        old="operator.certificate(_RELAXATION).shift(facts.unit, adjacency)",
-        new='operator.certificate(_RELAXATION).shift(facts.unit, "zero-out")',
+        old="mu, adjacency, metric.steps, _RELAXATION",
+        new='mu, "zero-out", metric.steps, _RELAXATION',
         why="half of the noise that replacing a person needs",
     ),
     _shapes(

@@ -69,7 +69,8 @@ class Calibration:
             begin = trust * np.array([deviation, mean][: 1 + bool(constant)])
             step_size = few_rounds.calibration_step(parameters.calibration_steps) * parameters.largest_step
         wider = math.sqrt(1 + metric.hidden_square(model, constant) / deviation**2) if curved else 1.0
-        cap = _CAP * min(_WIDEST, wider)  # the first where the model is no number
+        # Rounded, since it is a public fact of a plan: two machines may differ in the last digits of a sum.
+        cap = round(1024 * _CAP * min(_WIDEST, wider)) / 1024  # the first where the model is no number
         return Calibration(
             model, mean, deviation, bool(constant), step_size, clip, parameters.calibration_steps, begin, cap
         )

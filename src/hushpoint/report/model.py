@@ -123,15 +123,12 @@ def _schema(schema: Schema, details: Mapping[str, Any]) -> Html:
             declared = f"{number(column['low'])} to {number(column['high'])}"
         else:
             declared = ""
-        missing = "" if column["kind"] == "ignore" else column.get("missing", "")
-        rows.append([name, role, declared, missing, declared_shape(column)])
+        declared = "; ".join(filter(None, (declared, declared_shape(column))))
+        rows.append((name, role, declared, "" if column["kind"] == "ignore" else column.get("missing", "")))
     said = "Every bound comes from this schema. The guarantee needs it to be public knowledge, not read off the data."
     if details.get("learned_ranges"):
         said = "Bounds were declared in this schema, or learned privately where the guarantee includes it."
-    header = ["column", "kind", "declared", "missing cells", "shape"]
-    if not any(row[-1] for row in rows):
-        header, rows = header[:-1], [row[:-1] for row in rows]
-    columns = table("The declared columns", header, rows)
+    columns = table("The declared columns", ("column", "kind", "declared", "missing cells"), rows)
     return Html(element("h3", "The schema") + element("p", said) + columns)
 
 
