@@ -20,8 +20,8 @@ BUGS = [
     _judged(
         name="figures-beside-the-budget",
         file=f"{_HERE}/covenant.py",
-        old="math.sqrt(share) * mu), math.sqrt(1 - share) * mu\n    if to_learn",
-        new="math.sqrt(share) * mu), mu\n    if to_learn",
+        old="math.sqrt(share) * mu), math.sqrt(1 - share) * mu\n        if to_learn",
+        new="math.sqrt(share) * mu), mu\n        if to_learn",
         why="what held-out rows tell is not paid for by the training",
     ),
     _judged(

@@ -215,17 +215,26 @@ def estimator_covenant(
     require_count("spare", spare, least=0)
     whole = whole_budget(budget, unit, estimator.adjacency, agreement.colluders)
     beside = (RANGE_ROUNDS if to_learn else 0) + (held_out is not None)
-    mu = share_of(whole, require_count("rounds", rounds) + beside, spare)
-    ranges = evaluation = None
-    if held_out is not None:
-        share = require_inside("evaluation_share", evaluation_share, remedy="Pass a number between 0 and 1.")
-        counts = tuple(require_count("held_out", count) for count in held_out)
-        evaluation, mu = Evaluation(counts, math.sqrt(share) * mu), math.sqrt(1 - share) * mu
-    if to_learn:
-        share = require_inside("range_share", range_share, remedy="Pass the ranges' share, between 0 and 1.")
-        ranges, mu = RangeSearch.of(to_learn, math.sqrt(share) * mu), math.sqrt(1 - share) * mu
-    declared = Declared.of(estimator, sum(items), features, mu, unit=unit, rounds=rounds)
-    training = EstimatorTraining(declared, ranges, evaluation)
+    told = None if held_out is None else tuple(require_count("held_out", count) for count in held_out)
+
+    def planned(taken: int) -> EstimatorTraining:
+        """The training, with room for spare rounds beside so many."""
+        mu = share_of(whole, taken + beside, spare)
+        ranges = evaluation = None
+        if told is not None:
+            share = require_inside("evaluation_share", evaluation_share, remedy="Pass a number between 0 and 1.")
+            evaluation, mu = Evaluation(told, math.sqrt(share) * mu), math.sqrt(1 - share) * mu
+        if to_learn:
+            share = require_inside("range_share", range_share, remedy="Pass the ranges' share, between 0 and 1.")
+            ranges, mu = RangeSearch.of(to_learn, math.sqrt(share) * mu), math.sqrt(1 - share) * mu
+        declared = Declared.of(estimator, sum(items), features, mu, unit=unit, rounds=rounds)
+        return EstimatorTraining(declared, ranges, evaluation)
+
+    taken = require_count("rounds", rounds)
+    training = planned(taken)
+    while (fewer := training.declared.parameters.rounds_taken) < taken:  # with little budget, few rounds are enough
+        taken = fewer
+        training = planned(taken)
     return Covenant(agreement, training, tuple(items), whole, budget, spare, about or {})
 
 
