@@ -199,7 +199,81 @@ def test_error_bars_hold_in_few_rounds(kind: str, monkeypatch: pytest.MonkeyPatc
     assert not too_few(covered_by(fits))
 
 
+def test_a_diagonal_metric_takes_all_rounds_and_spare_ones_go_into_the_calibration() -> None:
+    assert trained("lasso", 20).passes == 20
+    little, much = (plan_parameters(people, 20, 0.1, rounds=10) for people in (1000, 100_000))
+    assert (little.most_steps, little.calibration_steps) == (4, 3)
+    assert much.most_steps + much.calibration_steps + much.single_steps == 10
+    assert much.calibration_steps == 1
+
+
+def test_where_nothing_can_be_learned_models_are_no_worse_than_a_guess() -> None:
+    """Catches noise that a calibration of few steps leaves as large as it finds it: R2 was -4 to -10."""
+    scores = []
+    for seed in range(5):
+        rng = np.random.default_rng(seed)
+        X = rng.normal(size=(300, 40)) / 8
+        y = np.clip(0.3 * rng.normal(size=300), -1, 1)
+        plan = plan_parameters(*X.shape, hp.Budget(0.3, DELTA), loss="squared", rounds=10)
+        problem = Problem(X, y, "squared", row_norm=1.0)
+        options: dict[str, Any] = {"delta": DELTA, "fit_intercept": True, "seed": seed}
+        model = training.train(problem, [problem.rows.targets], plan, **options).models[0]
+        predicted = np.clip(X @ model[:-1] + model[-1], -1, 1)
+        scores.append(1 - np.mean((predicted - y) ** 2) / np.var(y))
+    assert np.median(scores) > -1.5
+
+
+# --- the noise
+
+
+@pytest.mark.parametrize("lattice", [False, True])
+@pytest.mark.parametrize(("factor", "passes"), [(1.0, True), (0.8, False)])
+def test_every_step_with_momentum_has_noise_of_its_own_and_as_much_as_is_accounted(
+    lattice: bool, factor: float, passes: bool
+) -> None:
+    """Rows of zeros have no gradients, so what moves the model is noise: that of each step is found from its points.
+
+    Catches a step without noise or with that of another, noise for one step where all are paid for, and momentum taken
+    from anything but noisy points: then what is found is no longer white.
+    """
+    steps, width, draws = 8, 60, []
+    rows = Problem(np.zeros((50, width)), np.ones(50), "squared", row_norm=1.0)
+    plan = plan_parameters(50, width, 20.0, loss="squared", fit_intercept=False, rounds=12)
+
+    def ask(place: int, link: Link) -> Answer:
+        if link.part != "descent":
+            return Answer(*(2 * [np.zeros(_size(link))]))
+        assert link.plan.facts is not None
+        bound = replace(link.plan, steps=steps).on(Problem.from_facts(link.plan.facts).with_rows(link.look(rows.rows)))
+        for seed in range(10):
+            points = [np.zeros(width), np.zeros(width)]
+            for model in bound.run(seed=seed, history="models").history["models"]:
+                begun = points[-1] + link.plan.operator.momentum * (points[-1] - points[-2])
+                draws.append(factor * 50 * (begun - model) / link.plan.operator.step_size / link.plan.noise.std)
+                points.append(model)
+        return Answer(model, np.concatenate([model, model]))
+
+    training.follow(training.chain(rows.facts, plan, fit_intercept=False, lattice=lattice), ask)
+    found = np.array(draws).reshape(10, steps, width)
+    squares = float((found**2).sum())
+    assert bool(stats.chi2.ppf(1e-7, found.size) < squares < stats.chi2.isf(1e-7, found.size)) is passes
+    lagged = float((found[:, 1:] * found[:, :-1]).sum() / math.sqrt(found[:, 1:].size))
+    assert abs(lagged) < 5.5
+
+
 # --- the metric
+
+
+def test_squares_of_features_add_up_and_a_constant_is_known() -> None:
+    # Catches noise that lifts all of them, and an intercept whose steps are made for the features.
+    rng = np.random.default_rng(0)
+    true = np.append(np.full(60, 0.05 / 60), 0.0625)
+    for noise in (1e-9, 1e-4, 0.05):
+        released = true + np.append(noise * rng.normal(size=60), 0.0)
+        found = few_rounds.likely_squares(released, noise, float(true.sum()), 0.25)
+        assert found[-1] == 0.0625
+        assert found.min() > 0
+        assert found[:-1].sum() == pytest.approx(0.05, rel=0.5)
 
 
 def test_small_features_have_small_products() -> None:

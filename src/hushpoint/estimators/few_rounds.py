@@ -24,8 +24,9 @@ TAIL = 0.3  # of the steps, which are few, are averaged
 CALIBRATION_STEPS = 3  # at most, where rounds are left; one for two numbers that are nearly right as they stand
 _ONLY_STEP, _ONE_OF_SEVERAL = 0.8, 0.5  # of the largest step
 _MOST_MOMENTS = 0.3  # of mu^2: what is not seen of the moments cannot be waited for
-_STRONG = 80.0  # n mu / p at which moments would get all of it
+_STRONG = 55.0  # n mu / p at which moments would get all of it
 _STEPS_WORTH, _LEAST_STEPS = 2.3, 4  # times the root of n mu / p: more steps learn more noise than signal
+_REGRESSION_WORTH = 4.0  # the same of regressions
 _RIDGE, _RIDGE_POWER = 16.0, -1.5  # in mean squares of a direction, by n mu / p
 _LEAST_RIDGE, _MOST_RIDGE = 0.003, 3.0
 _LEAST_SECOND = 0.002  # of the mean square of a direction: nothing is taken for less
@@ -40,9 +41,10 @@ def momentum(two_class: bool) -> float:
     return MOMENTUM if two_class else REGRESSION_MOMENTUM
 
 
-def worth_having(strength: float) -> int:
+def worth_having(strength: float, two_class: bool) -> int:
     """How many steps of a descent serve a model, however many there could be."""
-    return max(_LEAST_STEPS, round(_STEPS_WORTH * math.sqrt(strength)))
+    worth = _STEPS_WORTH if two_class else _REGRESSION_WORTH
+    return max(_LEAST_STEPS, round(worth * math.sqrt(strength)))
 
 
 def likely_squares(released: Array, noise_std: float, total: float, constant: float) -> Array:

@@ -141,7 +141,7 @@ class Parameters:
     @property
     def _steps_worth_having(self) -> int:
         """A diagonal metric leaves directions between the coordinates that only more steps reach."""
-        return few_rounds.worth_having(self.strength) if self.metric == "full" else _MOST_STEPS
+        return few_rounds.worth_having(self.strength, self.two_class) if self.metric == "full" else _MOST_STEPS
 
     @property
     def target_mu(self) -> float:

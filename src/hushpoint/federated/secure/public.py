@@ -29,7 +29,7 @@ class Public:
 
     def to_bytes(self) -> bytes:
         """All of it."""
-        answers = pack("answers", *(pack("answer", _packed(one.model), _packed(one.last)) for one in self.answers))
+        answers = pack("answers", *(_packed_answer(one) for one in self.answers))
         return pack("public", answers, b"" if self.metric is None else _packed_metric(self.metric))
 
     @staticmethod
@@ -37,7 +37,7 @@ class Public:
         """What ``to_bytes`` wrote, the metric as it was sent."""
         answers, metric = unpack("public", data, 2)
         pairs = (unpack("answer", one, 2) for one in unpack("answers", answers))
-        found = tuple(Answer(_array(model), _array(last)) for model, last in pairs)
+        found = tuple(Answer(_array(model), _array(last or model)) for model, last in pairs)
         return PublicBytes(found, _metric_parts(metric) if metric else None)
 
     @property
@@ -124,6 +124,12 @@ def _array(data: bytes) -> Array:
     if len(data) % 8:
         raise Refused("the numbers of the public results are not whole. Nothing was done.")
     return np.frombuffer(data, dtype="<f8").astype(np.float64)
+
+
+def _packed_answer(answer: Answer) -> bytes:
+    """After one step the model is the last point, which is then not said twice."""
+    model, last = _packed(answer.model), _packed(answer.last)
+    return pack("answer", model, b"" if last == model else last)
 
 
 def _packed_metric(metric: Metric) -> bytes:
