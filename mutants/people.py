@@ -9,6 +9,7 @@ from mutants.mutant import Mutant
 _HERE = "src/hushpoint"
 
 _estimators = partial(Mutant, room="estimators", tests=("tests/privacy/test_training.py",))
+_few = partial(Mutant, room="estimators", tests=("tests/test_few_rounds.py",))
 _shapes = partial(Mutant, room="estimators", tests=("tests/test_constraints.py",))
 _select = partial(Mutant, room="select", tests=("tests/test_private_select.py",))
 _preprocessing = partial(Mutant, room="preprocessing", tests=("tests/test_preprocessing.py",))
@@ -155,6 +156,21 @@ BUGS = [
         old="plan = _priced(operator, scores, share, parameters.adjacency, calibration.steps)",
         new="plan = replace(_priced(operator, scores, share, parameters.adjacency), steps=calibration.steps)",
         why="every step of a calibration spends what all twenty have",
+    ),
+    _few(
+        name="steps-with-momentum-priced-as-one",
+        file=f"{_HERE}/estimators/training.py",
+        old="plan = _priced(gradient, mapped, share, parameters.adjacency, metric.steps)",
+        new="paid = 1 if metric.momentum else metric.steps\n"
+        "    plan = replace(_priced(gradient, mapped, share, parameters.adjacency, paid), steps=metric.steps)",
+        why="every step of a descent in few rounds spends what all of them have",
+    ),
+    _few(
+        name="momentum-from-sums-without-noise",
+        file=f"{_HERE}/engine.py",
+        old="total if on_sum is None else total + on_sum, chosen",
+        new="total if on_sum is None or shared.size > total.size else total + on_sum, chosen",
+        why="the point that a gradient is taken at tells of the sum as it is",
     ),
     _estimators(
         name="steps-of-the-metric-priced-as-planned",

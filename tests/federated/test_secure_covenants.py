@@ -201,3 +201,13 @@ def test_the_noise_of_a_plan_is_for_the_budget_whatever_the_plan_was_made_with()
     plans = [plan_of("dp_sgd", problem(), noise_std=std) for std in (0.0, 1e-3, 1e3)]
     stds = [Course(plan_covenant(agreement, plan, BUDGET).training).link.plan.noise.std for plan in plans]
     np.testing.assert_allclose(stds, stds[0], rtol=1e-6)
+
+
+def test_room_for_spare_rounds_is_for_rounds_that_are_taken():
+    """With little budget a training takes fewer rounds than it may, and each costs more of it."""
+    covenant = with_estimator("logistic", rounds=20, budget=hp.Budget(0.1, 1e-5)).covenant
+    parameters = covenant.training.declared.parameters
+    taken = parameters.rounds_taken
+    assert taken < 12
+    room = 1 - parameters.mu**2 / covenant.whole.squared
+    assert room * (1 + 1e-6) > covenant.spare * parameters.mu**2 / covenant.whole.squared / taken

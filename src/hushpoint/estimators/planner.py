@@ -139,6 +139,11 @@ class Parameters:
         return min(self.rounds - self.single_steps - self.calibration_steps, self._steps_worth_having)
 
     @property
+    def rounds_taken(self) -> int:
+        """How many noisy sums one model takes at most."""
+        return self.single_steps + self.most_steps + self.calibration_steps
+
+    @property
     def _steps_worth_having(self) -> int:
         """A diagonal metric leaves directions between the coordinates that only more steps reach."""
         return few_rounds.worth_having(self.strength, self.two_class) if self.metric == "full" else _MOST_STEPS

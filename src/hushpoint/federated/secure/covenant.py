@@ -182,13 +182,21 @@ def estimator_covenant(
     """
     require_count("spare", spare, least=0)
     whole = whole_budget(budget, unit, estimator.adjacency, agreement.colluders)
-    mu = share_of(whole, require_count("rounds", rounds) + (RANGE_ROUNDS if to_learn else 0), spare)
-    ranges = None
-    if to_learn:
-        share = require_inside("range_share", range_share, remedy="Pass the ranges' share, between 0 and 1.")
-        ranges, mu = RangeSearch.of(to_learn, math.sqrt(share) * mu), math.sqrt(1 - share) * mu
-    declared = Declared.of(estimator, sum(items), features, mu, unit=unit, rounds=rounds)
-    training = EstimatorTraining(declared, ranges)
+
+    def planned(taken: int) -> EstimatorTraining:
+        """The training, with room for spare rounds beside so many."""
+        mu = share_of(whole, taken + (RANGE_ROUNDS if to_learn else 0), spare)
+        ranges = None
+        if to_learn:
+            share = require_inside("range_share", range_share, remedy="Pass the ranges' share, between 0 and 1.")
+            ranges, mu = RangeSearch.of(to_learn, math.sqrt(share) * mu), math.sqrt(1 - share) * mu
+        return EstimatorTraining(Declared.of(estimator, sum(items), features, mu, unit=unit, rounds=rounds), ranges)
+
+    taken = require_count("rounds", rounds)
+    training = planned(taken)
+    while (fewer := training.declared.parameters.rounds_taken) < taken:  # with little budget, few rounds are enough
+        taken = fewer
+        training = planned(taken)
     return Covenant(agreement, training, tuple(items), whole, budget, spare, about or {})
 
 
