@@ -340,6 +340,14 @@ def test_a_run_without_a_superlink_says_so(folder):
     assert "there is no SuperLink" in failing("run", folder)
 
 
+def test_the_simulation_names_the_extra_that_it_needs(folder, monkeypatch):
+    # Catches: a site's installation, which has no Ray, that is told to install what it has.
+    pytest.importorskip("flwr")
+    monkeypatch.setattr(os, "environ", dict(os.environ))
+    monkeypatch.setitem(sys.modules, "ray", None)
+    assert "pip install 'hushpoint[simulation]'" in failing("simulate", folder)
+
+
 RAN_ELSEWHERE = ("superlink", "site", "run")  # deployed: tests/federated/test_flower.py
 
 
