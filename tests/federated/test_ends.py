@@ -338,3 +338,25 @@ def test_a_model_of_arrays_by_secure_sums_predicts_too(tmp_path):
     assert np.corrcoef(predicted, y)[0, 1] > 0.5
     ran("report", folder / "simulation" / "run" / "model.json", "-o", tmp_path / "page.html")
     assert "secure sums" in (tmp_path / "page.html").read_text()
+
+
+@pytest.mark.parametrize("kind", ["linear", "svc"])
+def test_secure_sums_leave_a_model_as_soon_as_there_is_one(kind):
+    # catches: an end in the middle of a descent, whose public points are lost with it
+    pytest.importorskip("cryptography", reason="needs the extra 'secure'")
+    from secure_federations import carried, with_estimator
+
+    carrier = carried(with_estimator(kind, rounds=10))
+    server, had = carrier.server, {}
+    while not server.finished:
+        carrier.exchange()
+        part = None if server._course.link is None else server._course.link.part
+        had.setdefault(part, []).append(server.so_far is not None)
+    assert not any(had["second moments"])
+    if kind == "linear":
+        assert had["descent"][-1]
+        assert all(had["calibration"])
+    else:  # one class of three has no coefficients before its own descent
+        assert not had["descent"][0]
+    assert had[None] == [True]
+    np.testing.assert_array_equal(server.so_far.models, server.found.models)
