@@ -16,7 +16,7 @@ from federations import anchored, local, problem
 from test_federated_commands import SCHEMA, TABLES, change, failing
 
 import hushpoint as hp
-from hushpoint.federated import Request, Server, ServerStore, SiteStore, encode, run_in_process
+from hushpoint.federated import Reply, Request, Server, ServerStore, SiteStore, decode, encode, run_in_process
 from hushpoint.federated import agreed as agreements
 from hushpoint.federated.disk import append_line
 from hushpoint.federated.ends import ENDS, REASONS, Outcome, who_and_why
@@ -223,6 +223,21 @@ def test_more_than_half_are_believed_without_a_proof(tmp_path):
     assert federation.round() is None
     assert federation.server.abandon_round()
     assert federation.server.state.rounds == 3
+
+
+def test_a_site_that_is_asked_alone_ends_nothing_by_its_word():
+    # catches: "more than half of those asked" in a sample of one
+    data = problem()
+    federation = Small(local(data, rounds=8, sample_size=1), data)
+
+    def lie(site, reply):
+        answer = decode(reply, Reply)
+        fields = {name: getattr(answer, name) for name in answer.__dataclass_fields__}
+        return encode(Reply(**{**fields, "status": "declined", "reason": "stale", "last_round": 8, "message": None}))
+
+    assert federation.round(lie) is None
+    assert not federation.server.abandon_round()
+    assert federation.server.status == "running"
 
 
 def test_a_state_of_before_says_which_round_its_point_is_of(tmp_path):
