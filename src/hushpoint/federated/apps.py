@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from hushpoint.federated.client import Client
 from hushpoint.federated.ends import Outcome, told_at_site
-from hushpoint.federated.flower import Answer, Rounds, client_app, hello_reply, hello_run, is_hello, server_app
+from hushpoint.federated.flower import Answer, Rounds, client_app, hello_reply, is_hello, run_of_hello, server_app
 from hushpoint.federated.folder import Federation, Site, is_secure
 from hushpoint.federated.ledger import SiteStore
 from hushpoint.federated.letters import WholeGrid
@@ -58,7 +58,7 @@ def answering(
     def answer(payload: bytes) -> bytes:
         if not is_hello(payload):
             return client.answer(payload)
-        if tell is not None and hello_run(payload) not in ("", run):
+        if tell is not None and run_of_hello(payload) not in ("", run):
             tell(told_at_site("plan"))
         return hello_reply(payload, number, run, key)
 

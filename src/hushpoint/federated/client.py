@@ -165,6 +165,8 @@ class Client:
             reason = "refused"
         except Busy:
             reason = "busy"
+        except OSError:  # nothing has left: what cannot be kept is not sent
+            reason = "disk"
         except Exception:  # its text may quote data, so not a word of it leaves
             reason = "failed"
         self._say_why(reason)

@@ -89,6 +89,7 @@ REASONS = (
     "old-ledger",  # it is an old copy: messages have left that it knows nothing of
     "away",  # outside the hours of the site
     "busy",  # another process of the site is at work
+    "disk",  # the site could not write what it has to keep: nothing left
     "failed",  # the site could not compute its move
 )
 

@@ -32,6 +32,7 @@ REASONS = (
     "model",  # at the end it was handed a model of another run or schema, which it did not take
     "away",  # outside the hours of the site
     "busy",  # another process of the site is at work
+    "disk",  # the site could not write what it has to keep: nothing left
     "failed",  # the site could not compute its answer
 )
 
