@@ -4,17 +4,26 @@ from __future__ import annotations
 
 import json
 import signal
+import sys
 from collections.abc import Callable, Mapping
+from contextlib import nullcontext, redirect_stdout
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
+import click
 import typer
+
+from hushpoint.commands.federated_status import log_the_end, standing_of, tell_run, tell_standing
 
 if TYPE_CHECKING:
     from hushpoint.federated.folder import Outcome
+    from hushpoint.federated.log import Log
 
 Folder = Annotated[Path, typer.Argument(metavar="DIR", help="The folder of the federation.")]
+EitherFolder = Annotated[Path, typer.Argument(metavar="DIR", help="The folder of the federation, or of one site.")]
 SiteFolder = Annotated[Path, typer.Argument(metavar="SITE_DIR", help="The folder of one site.")]
+LogAs = Annotated[str, typer.Option("--log", click_type=click.Choice(["words", "json"]), help="How to log.")]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 
 _SECURE = """\
@@ -82,6 +91,7 @@ start_timeout = 120  # seconds to wait for sites at the start
 retries = 5  # rounds without a quorum are tried so often again
 # plugins = ["package.module"]  # modules whose losses and regularisers federation.toml may name
 # validation = "public.csv"  # public rows whose objective is shown after each round
+# health = 9464  # /healthz and /metrics on this port of this machine, or "host:port"; only what is public in a run
 """
 
 
@@ -105,6 +115,7 @@ def init(
     from hushpoint._files import write_text
     from hushpoint.federated.folder import Federation, Shape
     from hushpoint.federated.launch import write_app
+    from hushpoint.federated.units import write_units
     from hushpoint.schema import toml_value
 
     if (schema is None) == (features is None):
@@ -127,6 +138,7 @@ def init(
     write_text(folder / "server.toml", _SERVER.format(address=address))
     federation = Federation(folder)
     write_app(federation)
+    write_units(folder)
     if local_noise:
         federation.write_plan()
         typer.echo(
@@ -283,15 +295,19 @@ def keys(
     typer.echo(f"Made: {', '.join(made)}." if made else "Nothing was missing.")
 
 
-def superlink(folder: Folder) -> None:
+def superlink(folder: Folder, log: LogAs = "words") -> None:
     """Start Flower's SuperLink with TLS and known sites only, and keep it running.
 
     Example: hushpoint federated superlink hospitals
     """
     from hushpoint.federated.folder import Federation
     from hushpoint.federated.launch import serve_superlink
+    from hushpoint.federated.log import Log, note_who_is_turned_away
 
-    serve_superlink(Federation(folder), _say)
+    lines = Log("superlink", partial(print, file=sys.stdout, flush=True), as_json=log == "json")
+    note_who_is_turned_away(lines)
+    with redirect_stdout(sys.stderr) if lines.as_json else nullcontext():  # what Flower says is no JSON
+        serve_superlink(Federation(folder), lines.node)
 
 
 def site(
@@ -303,6 +319,7 @@ def site(
         bool,
         typer.Option("--stock", help="Use Flower's own flower-supernode, which runs any program the server sends it."),
     ] = False,
+    log: LogAs = "words",
 ) -> None:
     """Join the federation as a site and answer the server; ends on Ctrl-C.
 
@@ -322,18 +339,22 @@ def site(
         here.client()  # what is wrong with the data or the keys is said here
         become_supernode(here)
     from hushpoint.federated.apps import site_answer
+    from hushpoint.federated.log import Log
     from hushpoint.federated.node import SiteNode
 
+    lines = Log(f"site {here.number}", _say, as_json=log == "json", place=folder / "node")
     try:
-        node = SiteNode(
-            here.address, folder / "ca.crt", here.own_key(), site_answer(here), folder, _unlike_the_last(_say), patience
-        )
+        answer = site_answer(here, log=lines)
+        node = SiteNode(here.address, folder / "ca.crt", here.own_key(), answer, folder, lines.node, patience)
         for name in (signal.SIGINT, signal.SIGTERM):
             signal.signal(name, lambda *_: node.stop.set())
-        _say(f"site {here.number}: {here.address}")
+        lines.say("started", f"site {here.number}: {here.address}")
         node.serve()
-    except ValueError:  # written by us, and without data
-        raise
+    except ValueError as error:  # written by us; of the data it says what is wrong with it, which no log is to have
+        if not lines.as_json:
+            raise
+        log_the_end(lines, here, error)
+        raise typer.Exit(2) from None
     except Exception as error:  # its text may quote data, and what is printed may be kept in a log
         raise ValueError(f"the site failed with a {type(error).__name__}. Start it again.") from None
 
@@ -342,6 +363,7 @@ def run(
     folder: Folder,
     timeout: Annotated[float | None, typer.Option(help="Stop watching after so many seconds.", min=0.0)] = None,
     as_json: AsJson = False,
+    log: LogAs = "words",
 ) -> None:
     """Run the plan on the sites that have joined, or go on with it, and show its rounds.
 
@@ -351,8 +373,12 @@ def run(
     from hushpoint.federated.folder import Federation
 
     federation = Federation(folder)
-    ended = launch.run(federation, _shown(as_json), timeout)
-    _conclude(ended, federation.run, as_json)
+    from hushpoint.federated.log import Log
+
+    lines = Log("server", _say, as_json=True) if log == "json" else None
+    hear = None if lines is None else lines.pass_on_but_the_end
+    ended = launch.run(federation, _shown(as_json or lines is not None), timeout, hear)
+    _conclude(ended, federation.run, as_json, lines)
 
 
 def simulate(
@@ -376,8 +402,8 @@ def simulate(
     _conclude(ended, place / "run", as_json)
 
 
-def status(folder: SiteFolder, as_json: AsJson = False) -> None:
-    """Say what a site has spent, by its own ledger.
+def status(folder: EitherFolder, as_json: AsJson = False) -> None:
+    """Say what a site has spent by its own ledger, or where the run of a server stands.
 
     Example: hushpoint federated status hospitals/sites/03
     """
@@ -386,6 +412,9 @@ def status(folder: SiteFolder, as_json: AsJson = False) -> None:
     from hushpoint.federated.secure.folder import is_secure
     from hushpoint.federated.terms import plan_digest, spent, trust, units
 
+    if (folder / "federation.toml").is_file():
+        tell_run(folder, as_json)
+        return
     here = Site(folder)
     if is_secure(folder):
         _secure_status(here, as_json)
@@ -409,6 +438,7 @@ def status(folder: SiteFolder, as_json: AsJson = False) -> None:
             "in_all_runs": ledger.before + len(ledger.entries),
             "vouched_for": ledger.before,
             "spent": [guarantee.to_dict() for guarantee in said],
+            **standing_of(here, secure=False),
         }
         typer.echo(json.dumps(record, indent=2))
         return
@@ -421,6 +451,7 @@ def status(folder: SiteFolder, as_json: AsJson = False) -> None:
         typer.echo(
             "The noise of this method is the server's, and so is the statement of what is spent: ask for run.json."
         )
+    tell_standing(here, secure=False)
 
 
 def _secure_status(here: Any, as_json: bool) -> None:
@@ -437,12 +468,14 @@ def _secure_status(here: Any, as_json: bool) -> None:
     said = claimed(entries, covenant).guarantee(covenant.budget.delta)
     if as_json:
         record = {"site": here.number, "run": covenant.name, "rounds": len(entries), "spent": [said.to_dict()]}
-        typer.echo(json.dumps({**record, "in_all_runs": ledger.before + len(ledger.entries)}, indent=2))
+        record |= {"in_all_runs": ledger.before + len(ledger.entries), **standing_of(here, secure=True)}
+        typer.echo(json.dumps(record, indent=2))
         return
     typer.echo(
         f"Site {here.number} took part in {len(entries)} rounds of run {covenant.name}, in "
         f"{ledger.before + len(ledger.entries)} in all.\n- {said}"
     )
+    tell_standing(here, secure=True)
 
 
 def readmit(
@@ -472,18 +505,6 @@ def _say(words: str) -> None:
     print(words, flush=True)
 
 
-def _unlike_the_last(tell: Callable[[str], None]) -> Callable[[str], None]:
-    """Say a thing once, however often it is repeated."""
-    last: list[str] = []
-
-    def told(words: str) -> None:
-        if last != [words]:
-            last[:] = [words]
-            tell(words)
-
-    return told
-
-
 def _shown(as_json: bool) -> Callable[[Mapping[str, Any]], None]:
     from hushpoint.federated.table import headline, line_of
 
@@ -493,22 +514,24 @@ def _shown(as_json: bool) -> Callable[[Mapping[str, Any]], None]:
     return lambda record: _say(line_of(record))
 
 
-def _conclude(ended: Outcome, place: Path, as_json: bool) -> None:
+def _conclude(ended: Outcome, place: Path, as_json: bool, log: Log | None = None) -> None:
     """Print what a run cost and where the model is; a code other than 0 unless it came to its end."""
+    if log is not None:
+        log.say("end", ended.words or f"the run is {ended.name}", reason=ended.name)
     try:
         record = json.loads((place / "run.json").read_text(encoding="utf-8"))
     except (OSError, ValueError):
         record = {}
     if as_json:
         typer.echo(json.dumps({"outcome": ended.name, "words": ended.words, **record}, indent=2))
-    else:
+    elif log is None:
         for guarantee in record.get("spent", []):
             _say(f"- {guarantee['statement']}")
     if ended.name in ("finished", "spent"):
-        if not as_json:
+        if not as_json and log is None:
             _say(f"The run is {ended.name}: {place / 'run.json'}")
         return
-    if not as_json:
+    if not as_json and log is None:
         remedy = " Run the same command again to go on." if ended.name in ("stalled", "died") else ""
         words = (ended.words or (_LOST if ended.name == "lost" else "too few sites answered")).rstrip(".")
         typer.echo(f"Error: the run {_ENDS[ended.name]}: {words}.{remedy}", err=True)

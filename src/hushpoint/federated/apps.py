@@ -6,12 +6,22 @@ import os
 from collections.abc import Callable
 from functools import lru_cache, partial
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from hushpoint.federated.client import Client
-from hushpoint.federated.flower import Answer, Rounds, client_app, hello_reply, is_hello, server_app
+from hushpoint.federated.flower import (
+    Answer,
+    Conducted,
+    Rounds,
+    client_app,
+    hello_reply,
+    is_hello,
+    run_of_hello,
+    server_app,
+)
 from hushpoint.federated.folder import Federation, Site
 from hushpoint.federated.ledger import SiteStore
+from hushpoint.federated.log import Log, now
 from hushpoint.federated.note import SUPERLINK, leave_note
 from hushpoint.federated.processes import end_with
 from hushpoint.federated.record import ServerStore
@@ -20,28 +30,39 @@ from hushpoint.federated.secure.outcome import write_model
 from hushpoint.federated.secure.record import SecureServerStore
 from hushpoint.federated.secure.server import SecureServer
 from hushpoint.federated.secure.site import SecureSite
+from hushpoint.federated.secure.wire import Said, decode_said
 from hushpoint.federated.server import RoundRecord, Server
 from hushpoint.federated.table import headline, line_of
-from hushpoint.federated.terms import plan_digest
+from hushpoint.federated.terms import plan_digest, sample_is_secret
+from hushpoint.federated.watch import Watched
+from hushpoint.federated.wire import Reply, decode
 
 _FAREWELL = 15.0  # seconds in which sites may take the model; later ones ask whoever has it
 
 
-def site_answer(site: Site, *, signed: bool = True, store: SiteStore | None = None) -> Answer:
+def site_answer(site: Site, *, signed: bool = True, store: SiteStore | None = None, log: Log | None = None) -> Answer:
     """What a site answers to any bytes: who it is, or what its client says."""
     client: Client | SecureSite
+    read: Callable[[bytes], Reply | Said]
     if is_secure(site.folder):
         client, signed = SecureSiteFolder(site).secure_site(store=store), True
-        run, number = client.covenant.name, client.number
+        run, number, read = client.covenant.name, client.number, decode_said
     else:
         client = site.client(signed=signed, store=store)
-        run, number = plan_digest(client.plan), client.site
+        run, number, read = plan_digest(client.plan), client.site, partial(decode, kind=Reply)
     key = site.own_key() if signed else None
 
     def answer(payload: bytes) -> bytes:
         if is_hello(payload):
+            if log is not None:
+                log.greeted(run_of_hello(payload), run)
             return hello_reply(payload, number, run, key)
-        return client.answer(payload)
+        asked = now()  # when an answer is ready may tell of the data
+        reply = client.answer(payload)
+        if log is not None:
+            said = read(reply)
+            log.answered(said.round, said.status, said.reason, asked)
+        return reply
 
     return answer
 
@@ -57,7 +78,11 @@ def conduct(federation: Federation, grid: Any, *, place: Path, signed: bool, tel
     try:
         server = Server(plan, store, own_key=own, site_keys=sites, **federation.server_options())
         tell(headline())
-        outcome = Rounds(server, grid, federation.pace(), sites).conduct(lambda record: tell(line_of(vars(record))))
+        watched = Watched(server, place, discreet=sample_is_secret(plan))
+        rounds = Rounds(cast(Conducted, watched), grid, federation.pace(), sites)
+        watched.ask(rounds.directory)
+        outcome = rounds.conduct(lambda record: tell(line_of(vars(record))))
+        watched.end(outcome)
         store.tell(server)
     finally:
         store.close()
@@ -70,13 +95,16 @@ def conduct_secure(federation: SecureFederation, grid: Any, *, place: Path, tell
     try:
         server = SecureServer(covenant, store, own_key=federation.base.own_key(), site_keys=keys)
         tell(headline())
-        rounds = Rounds(server, grid, federation.base.pace(), keys)
+        watched = Watched(server, place)
+        rounds = Rounds(cast(Conducted, watched), grid, federation.base.pace(), keys)
+        watched.ask(rounds.directory)
 
         def told(record: RoundRecord) -> None:
             store.tell(server, "running")
             tell(line_of(vars(record)))
 
         outcome = rounds.conduct(told)
+        watched.end(outcome)
         model = write_model(server, federation.learner(covenant), place / "model.json")
         store.tell(server, outcome)
         if server.finished:

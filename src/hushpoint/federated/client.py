@@ -149,6 +149,8 @@ class Client:
             reason = "refused"
         except Busy:
             reason = "busy"
+        except OSError:  # nothing has left: what cannot be kept is not sent
+            reason = "disk"
         except Exception:  # its text may quote data, so not a word of it leaves
             reason = "failed"
         return encode(self._declined(asked, reason), self._own_key)

@@ -36,6 +36,7 @@ Answer = Callable[[bytes], bytes]
 
 _RECORD = "hushpoint"
 _HELLO = b"hushpoint hello 1\n"
+_TOKEN = 32  # letters that make one hello unlike another
 _FAILED = b"hushpoint failed"
 _PAUSE = 0.2  # seconds between two looks for replies: Flower has no way to be told
 _LOOK = 1.0  # seconds between two looks for nodes
@@ -82,6 +83,16 @@ def is_hello(payload: bytes) -> bool:
     return payload.startswith(_HELLO)
 
 
+def hello(run: str) -> bytes:
+    """The question which site a node is, by a server that is at work on a run."""
+    return _HELLO + secrets.token_hex(_TOKEN // 2).encode() + run.encode()
+
+
+def run_of_hello(payload: bytes) -> str:
+    """On which run a server is at work that says hello."""
+    return payload[len(_HELLO) + _TOKEN :].decode("ascii", "replace")
+
+
 def hello_reply(payload: bytes, site: int, run: str, key: EllipticCurvePrivateKey | None) -> bytes:
     """The answer to hello: the site and the run it agreed to, signed together with what was asked."""
     said = json.dumps({"site": site, "run": run}).encode()
@@ -121,6 +132,7 @@ class Directory:
     patience: float = 30.0  # seconds after which a node that does not say who it is is asked again
     node_of: dict[int, int] = field(default_factory=dict)
     refused: set[int] = field(default_factory=set)
+    elsewhere: set[int] = field(default_factory=set)  # sites whose node agreed to another run
     _asked: dict[int, float] = field(default_factory=dict)
     _open: dict[str, tuple[int, bytes]] = field(default_factory=dict)
     _online: set[int] = field(default_factory=set)
@@ -134,7 +146,7 @@ class Directory:
             for node in sorted(self._online - known - self.refused)
             if now - self._asked.get(node, -self.patience) >= self.patience
         ]
-        questions = [(node, _HELLO + secrets.token_hex(16).encode()) for node in news]
+        questions = [(node, hello(self.run)) for node in news]
         letters = [_letter(payload, node, MessageType.QUERY, "hello", 4 * self.patience) for node, payload in questions]
         for (node, payload), name in zip(questions, _pushed(self.grid, letters), strict=True):
             self._asked[node] = now
@@ -154,6 +166,9 @@ class Directory:
             return
         if run == self.run:
             self.node_of[site] = node
+            self.elsewhere.discard(site)
+        else:
+            self.elsewhere.add(site)
 
     @property
     def available(self) -> set[int]:

@@ -7,6 +7,7 @@ import os
 from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from typing import Any
 
 from hushpoint._checks import require_count
 
@@ -20,6 +21,7 @@ try:
         NoEncryption,
         PrivateFormat,
         PublicFormat,
+        load_pem_private_key,
         load_ssh_private_key,
         load_ssh_public_key,
     )
@@ -119,6 +121,39 @@ def make_certificates(folder: Path, hosts: Sequence[str], days: int = 365) -> No
     save_private(folder / "server.key", server, pem=True)
     _write(folder / "server.crt", leaf.public_bytes(Encoding.PEM))
     _write(folder / "ca.crt", root.public_bytes(Encoding.PEM))
+
+
+def validity(path: Path) -> tuple[datetime, datetime]:
+    """From when to when the certificate in a file is valid."""
+    found = _load_certificate(path)
+    return found.not_valid_before_utc, found.not_valid_after_utc
+
+
+def certificate_fault(folder: Path, host: str) -> str:
+    """Why the server's certificate does not fit its key, its authority or its name; empty where it does."""
+    leaf, root = _load_certificate(folder / "server.crt"), _load_certificate(folder / "ca.crt")
+    if leaf.public_key() != _load_pem_private(folder / "server.key").public_key():
+        return "server.crt is not of server.key"
+    try:
+        leaf.verify_directly_issued_by(root)
+    except (InvalidSignature, ValueError, TypeError):
+        return "ca.crt did not sign server.crt"
+    names = leaf.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
+    return "" if _host(host) in list(names) else f"server.crt is not for {host!r}"
+
+
+def _load_certificate(path: Path) -> x509.Certificate:
+    try:
+        return x509.load_pem_x509_certificate(path.read_bytes())
+    except (OSError, ValueError):
+        raise ValueError(f"{str(path)!r} holds no certificate. Make it: hushpoint federated keys") from None
+
+
+def _load_pem_private(path: Path) -> Any:
+    try:
+        return load_pem_private_key(path.read_bytes(), None)
+    except (OSError, ValueError, TypeError, UnsupportedAlgorithm):
+        raise ValueError(f"{str(path)!r} holds no private key. Make it: hushpoint federated keys") from None
 
 
 def _certificate(

@@ -85,6 +85,7 @@ REASONS = (
     "ledger",  # the ledger is lost: nobody knows what was spent
     "away",  # outside the hours of the site
     "busy",  # another process of the site is at work
+    "disk",  # the site could not write what it has to keep: nothing left
     "failed",  # the site could not compute its move
 )
 

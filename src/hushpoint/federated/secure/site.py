@@ -129,6 +129,8 @@ class SecureSite:
             said = self._said(asked, "declined", "refused")
         except Busy:
             said = self._said(asked, "declined", "busy")
+        except OSError:  # nothing has left: what cannot be kept is not sent
+            said = self._said(asked, "declined", "disk")
         except Exception:  # its text may quote data, so not a word of it leaves
             said = self._said(asked, "declined", "failed")
         return encode(said, self._own_key)
