@@ -6,7 +6,7 @@ import os
 from collections.abc import Callable
 from functools import lru_cache, partial
 from pathlib import Path
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
 from hushpoint.federated.client import Client
 from hushpoint.federated.flower import (
@@ -30,12 +30,14 @@ from hushpoint.federated.secure.outcome import write_model
 from hushpoint.federated.secure.record import SecureServerStore
 from hushpoint.federated.secure.server import SecureServer
 from hushpoint.federated.secure.site import SecureSite
-from hushpoint.federated.secure.wire import Said, decode_said
 from hushpoint.federated.server import RoundRecord, Server
 from hushpoint.federated.table import headline, line_of
 from hushpoint.federated.terms import plan_digest, sample_is_secret
 from hushpoint.federated.watch import Watched
 from hushpoint.federated.wire import Reply, decode
+
+if TYPE_CHECKING:
+    from hushpoint.federated.secure.wire import Said
 
 _FAREWELL = 15.0  # seconds in which sites may take the model; later ones ask whoever has it
 
@@ -45,6 +47,8 @@ def site_answer(site: Site, *, signed: bool = True, store: SiteStore | None = No
     client: Client | SecureSite
     read: Callable[[bytes], Reply | Said]
     if is_secure(site.folder):
+        from hushpoint.federated.secure.wire import decode_said
+
         client, signed = SecureSiteFolder(site).secure_site(store=store), True
         run, number, read = client.covenant.name, client.number, decode_said
     else:

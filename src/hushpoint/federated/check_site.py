@@ -24,7 +24,6 @@ from hushpoint.federated.disk import Damaged
 from hushpoint.federated.folder import Shape, Site
 from hushpoint.federated.log import now
 from hushpoint.federated.reach import Reached, Trouble, reach
-from hushpoint.federated.reasons import words_of
 from hushpoint.federated.secure.folder import SecureSiteFolder, is_secure
 from hushpoint.federated.secure.store import SecureStore
 from hushpoint.federated.terms import plan_digest
@@ -32,11 +31,13 @@ from hushpoint.schema import Ignored, Number, Schema
 
 _NEW_CA = "Ask whoever runs the server for a new ca.crt."
 _AS_AGREED = "Correct the data, or agree anew."
+_RESTORE = "Restore the newest copy of ledger.jsonl; if there is none: hushpoint federated readmit."
 
 
 def check_site(site: Site, *, offline: bool = False, clock: Callable[[], datetime] = now) -> list[Line]:
     """Every look at a site; ``offline`` leaves the server alone."""
-    folder, secure = site.folder, is_secure(site.folder)
+    folder = site.folder
+    secure = is_secure(folder) or (folder / "sums.key").is_file()  # there may be no covenant yet
     found: Reached | Trouble | None = None if offline else _reached(site, clock)
     return [
         looked("settings", lambda: _settings(site)),
@@ -86,7 +87,7 @@ def _agreement(site: Site, secure: bool) -> str:
 def _ledger(site: Site, secure: bool) -> str:
     state = ledger_state(site, secure)
     if state != "whole":
-        raise Wrong(f"the ledger is {state}, so nobody knows what was spent", words_of("ledger").partition(": ")[2])
+        raise Wrong(f"the ledger is {state}, so nobody knows what was spent", _RESTORE)
     return "whole"
 
 

@@ -132,7 +132,7 @@ class Directory:
     patience: float = 30.0  # seconds after which a node that does not say who it is is asked again
     node_of: dict[int, int] = field(default_factory=dict)
     refused: set[int] = field(default_factory=set)
-    elsewhere: set[int] = field(default_factory=set)  # sites whose node agreed to another run
+    others: dict[int, int] = field(default_factory=dict)  # sites that agreed to another run, and their nodes
     _asked: dict[int, float] = field(default_factory=dict)
     _open: dict[str, tuple[int, bytes]] = field(default_factory=dict)
     _online: set[int] = field(default_factory=set)
@@ -166,9 +166,9 @@ class Directory:
             return
         if run == self.run:
             self.node_of[site] = node
-            self.elsewhere.discard(site)
+            self.others.pop(site, None)
         else:
-            self.elsewhere.add(site)
+            self.others[site] = node
 
     @property
     def available(self) -> set[int]:

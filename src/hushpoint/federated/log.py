@@ -94,7 +94,7 @@ class Log:
         """A server asked who the site is; it may be at work on another run than the site agreed to."""
         if theirs and theirs != own:
             named = theirs if theirs.isalnum() and len(theirs) <= 64 else "another"  # the server chose these letters
-            self.say("trouble", f"the server's run is {named} and this site agreed to {own}", reason="plan")
+            self.say("trouble", f"the server's run is {named} and this site agreed to {own}", reason="another run")
 
     def answered(self, round_number: int, status: str, reason: str, asked: datetime) -> None:
         """What the site answered, with the time at which it was asked."""

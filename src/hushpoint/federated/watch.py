@@ -31,7 +31,7 @@ class Present(Protocol):
     @property
     def available(self) -> set[int]: ...
     @property
-    def elsewhere(self) -> set[int]: ...
+    def others(self) -> Collection[int]: ...
     @property
     def refused(self) -> set[int]: ...
 
@@ -105,7 +105,7 @@ class Watched:
         silent = set(self._server.waiting)
         record: RoundRecord | None = self._server.close_round()
         for site in sorted(silent):
-            self._troubled("silent", site, "silent")
+            self._troubled("silent", site, "no answer")
         if record is not None:
             self._tell_round(record)
         elif self._is_between:
@@ -116,7 +116,7 @@ class Watched:
     def leave_round(self) -> bool:
         """Say who was silent, and leave it."""
         for site in sorted(self._server.waiting):
-            self._troubled("silent", site, "silent")
+            self._troubled("silent", site, "no answer")
         left = bool(self._server.leave_round())
         if left or self._is_between:
             self._say("given up", "the round was given up; a new one is begun", reason="given up")
@@ -157,9 +157,9 @@ class Watched:
 
     def _look(self, available: Collection[int]) -> None:
         """Who is not there, and why."""
-        elsewhere = set() if self._present is None else self._present.elsewhere
+        others = () if self._present is None else self._present.others
         for site in sorted(set(range(self._server.sites)) - set(available)):
-            self._troubled("absent", site, "plan" if site in elsewhere else "absent")
+            self._troubled("absent", site, "another run" if site in others else "absent")
         strangers = 0 if self._present is None else len(self._present.refused)
         if strangers > self._strangers:
             self._say("stranger", words_of("stranger"), reason="stranger")
