@@ -39,6 +39,7 @@ def check_site(site: Site, *, offline: bool = False, clock: Callable[[], datetim
     folder = site.folder
     secure = is_secure(folder) or (folder / "sums.key").is_file()  # there may be no covenant yet
     found: Reached | Trouble | None = None if offline else _reached(site, clock)
+    held_out = [looked("held-out", lambda: _held_out(site), data=True)] if _has_held_out(site, secure) else []
     return [
         looked("settings", lambda: _settings(site)),
         versions_line(),
@@ -46,6 +47,7 @@ def check_site(site: Site, *, offline: bool = False, clock: Callable[[], datetim
         looked("agreement", lambda: _agreement(site, secure)),
         looked("ledger", lambda: _ledger(site, secure)),
         looked("data", lambda: _data(site, secure), data=True),
+        *held_out,
         folder_line(folder),
         certificate_line([folder / "ca.crt"], clock, _NEW_CA),
         looked("server", lambda: _server(site, found)),
@@ -123,19 +125,40 @@ def _data(site: Site, secure: bool) -> str:
         shape, rows, users = _wanted_by_covenant(site) if secure else _wanted_by_plan(site)
     except ValueError:
         raise Unknown("what it has to be is not agreed on yet") from None
-    path = site.folder / str(site.settings().get("data", "data.csv"))
-    if not path.is_file():
-        raise Wrong("there is no file of the name that site.toml gives", 'Put it there, or correct data = "...".')
-    if shape.schema is not None:
-        look_at_table(shape.schema, path, rows, users)
-    else:
-        look_at_arrays(shape, path, rows)
+    _look_at(site, "data", shape, rows, users)
     if secure:  # the rest of what a start asks of it
         SecureSiteFolder(site).secure_site()
     else:
         site.client(signed=False)
     said = "" if rows is None else f", and {rows} rows as agreed"
     return f"as the schema says{said if users is None else f', and {users} users as agreed'}"
+
+
+def _look_at(site: Site, name: str, shape: Shape, rows: int | None, users: int | None) -> None:
+    path = site.folder / str(site.settings().get(name, f"{name}.csv"))
+    if not path.is_file():
+        raise Wrong("there is no file of the name that site.toml gives", f'Put it there, or correct {name} = "...".')
+    if shape.schema is not None:
+        look_at_table(shape.schema, path, rows, users)
+    else:
+        look_at_arrays(shape, path, rows)
+
+
+def _has_held_out(site: Site, secure: bool) -> bool:
+    """Whether the covenant asks for figures on held-out rows."""
+    try:
+        return secure and bool(SecureSiteFolder(site).accepted().training.held_out)
+    except ValueError:
+        return False
+
+
+def _held_out(site: Site) -> str:
+    covenant = SecureSiteFolder(site).accepted()
+    shape, count = Shape.from_dict(covenant.about["schema"]), covenant.training.held_out[site.number]
+    by_row = covenant.training.unit == "record"
+    by_user = not by_row and covenant.about.get("unit") != "site"
+    _look_at(site, "test", shape, count if by_row else None, count if by_user else None)
+    return "as the schema says, and as many as agreed"
 
 
 Wanted = tuple[Shape, int | None, int | None]  # the data's shape, and how many rows or users are agreed on, if any

@@ -38,6 +38,7 @@ def secure_page(place: Path) -> str:
         lead,
         [
             ("The guarantee", _guarantee(run)),
+            *_figures(run),
             ("The rounds", _rounds(lines)),
             ("The sites", _sites(run, lines)),
             ("What was agreed", [_agreed(run)]),
@@ -57,6 +58,20 @@ def _guarantee(run: Line) -> list[Html]:
         f"Spent so far: epsilon = {words.rounded_up(now.epsilon)}. Promised: at most {words.rounded_up(end.epsilon)}."
     )
     return [element("p", said), element("p", spent), words.plainly(now, "the run")]
+
+
+def _figures(run: Line) -> list[tuple[str, list[Html]]]:
+    from hushpoint.tables.figures import Figure, in_words
+
+    told = run.get("held_out")
+    if not told:
+        return []
+    figures = in_words({name: Figure(**figure) for name, figure in told["figures"].items()}, "hidden by the noise")
+    said = (
+        f"Means over {told['items']:,} {told['unit']}s that no training saw, summed in secret like every release; "
+        "after ± stands the standard deviation of the noise. They are within the guarantee above."
+    )
+    return [("How good it is", [element("p", said), table("On held-out rows", ("what", "value"), figures)])]
 
 
 def _rounds(lines: Sequence[Line]) -> list[Html]:

@@ -141,6 +141,8 @@ def fit_across(
     unit: Unit = "user" if with_groups[0] else "record"
     parts = [(site[0], np.asarray(site[1]), np.asarray(site[2]) if len(site) == 3 else None) for site in sites]
     items = [len(y) if groups is None else len(np.unique(groups)) for _, y, groups in parts]
+    if unit == "user" and sum(items) > len(np.unique(np.concatenate([part[2] for part in parts]))):
+        raise ValueError("sites has users with rows at several of them. All rows of a user have to be at one site.")
     agreement, keys = agreement_of(len(sites), secrets.token_hex(16), survivors=survivors, colluders=colluders)
     estimator._check_parameters()
     estimator._check_declared()
