@@ -3,12 +3,14 @@
 import errno
 import json
 import os
+import re
 import shutil
 import subprocess
 import urllib.error
 import urllib.request
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -22,6 +24,7 @@ import hushpoint as hp
 from hushpoint.federated import Client, SiteStore, health, wire
 from hushpoint.federated.folder import Federation, Site
 from hushpoint.federated.log import Log, last_words
+from hushpoint.federated.reach import CODES
 from hushpoint.federated.reasons import WORDS
 from hushpoint.federated.server import RoundRecord
 from hushpoint.federated.terms import plan_digest
@@ -369,6 +372,19 @@ def test_metrics_are_those_of_the_run_and_nothing_else(ran):
         'hushpoint_bytes_total{direction="down"}': 0,
         'hushpoint_bytes_total{direction="up"}': 0,
     }
+
+
+def test_the_page_of_operations_has_every_metric_and_every_trouble(ran):
+    # a metric that was renamed, a reason that nobody who reads a log finds
+    page = (Path(__file__).parents[2] / "docs" / "operations.md").read_text()
+    shown = health.metrics(ran, SITES, 1e9)
+    secure = json.loads((ran / "run.json").read_text()) | {"failed_rounds": 1}
+    (ran / "run.json").write_text(json.dumps(secure))
+    names = {line.split()[2] for line in (shown + health.metrics(ran, SITES)).splitlines() if line.startswith("# TYPE")}
+    assert len(names) == 9
+    assert names == set(re.findall(r"hushpoint_\w+", page))
+    told = set(re.findall(r"`([\w -]+)`", page.split("| reason |")[1].split("\n\n")[0]))
+    assert {*CODES, *WORDS} - told == {"refused", "failed", "closed", "stranger"}
 
 
 def test_where_the_sample_is_secret_metrics_say_nothing_of_it(tmp_path):
