@@ -2,6 +2,7 @@
 
 import errno
 import json
+import logging
 import os
 import re
 import shutil
@@ -23,7 +24,7 @@ from test_silence import NUMBER, TEXT, silent
 import hushpoint as hp
 from hushpoint.federated import Client, SiteStore, health, wire
 from hushpoint.federated.folder import Federation, Site
-from hushpoint.federated.log import Log, last_words
+from hushpoint.federated.log import Log, last_words, note_who_is_turned_away
 from hushpoint.federated.reach import CODES
 from hushpoint.federated.reasons import WORDS
 from hushpoint.federated.server import RoundRecord
@@ -190,6 +191,25 @@ def test_a_site_that_cannot_start_says_why_and_repeats_nothing(folder):
     assert "holds 5 rows" in command("site", place, code=2)  # for its people alone
 
 
+def test_the_superlink_says_whom_it_turned_away_without_their_keys():
+    lines = []
+    note_who_is_turned_away(Log("superlink", lambda line: lines.append(json.loads(line)), as_json=True))
+    flower = logging.getLogger("flwr")
+    try:
+        for why in (
+            "No SuperNode found with the given public key.",
+            "SuperNode with node ID 7 could not be activated.",
+        ):
+            flower.error(
+                f"[ApiError:2004] Attempted to register SuperNode with public key: b'{TEXT}', exception: {why}"
+            )
+        flower.error(TEXT)
+    finally:
+        flower.removeHandler(flower.handlers[-1])
+    assert [line["reason"] for line in lines] == ["unknown key", "duplicate"]
+    assert all(map(silent, map(json.dumps, lines)))
+
+
 # --- the server
 
 
@@ -264,7 +284,7 @@ def test_the_status_of_a_server_names_them(folder):
     seen._written = 0.0
     assert seen.waiting == set()
     said = command("status", folder)
-    assert "running, at work. Round 1" in said
+    assert f"Run {seen.run}: running, at work. Round 1 of 4." in said
     assert "Answered: 0. Waited for: nobody." in said
     assert "Site 1: signature or form (" in said
     assert f"Site 2: another run ({WORDS['another run']})." in said

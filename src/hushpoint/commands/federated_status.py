@@ -82,7 +82,7 @@ def run_standing(place: Path) -> dict[str, Any]:
     now, model = standing(place), place / "model.json"
     spare = record["spare_rounds"] - record["failed_rounds"] if "spare_rounds" in record else None
     return {
-        "run": record.get("run"),
+        "run": now.get("run", record.get("run")),
         "status": now.get("status", record.get("status", "not begun")),
         "at_work": bool(now.get("alive")) and now.get("status") == "running",
         "round": now.get("round", record.get("rounds")),
@@ -103,11 +103,11 @@ def run_standing(place: Path) -> dict[str, Any]:
 def _words(found: dict[str, Any]) -> list[str]:
     from hushpoint.federated.reasons import with_words
 
-    if found["run"] is None and found["seen"] is None:
+    if found["run"] is None:
         return ["No run was begun."]
     going = "" if found["status"] != "running" else ", at work" if found["at_work"] else ", and nobody is at work on it"
     of = f" of {found['planned_rounds']}" if found["planned_rounds"] else ""
-    exchange = f", exchange {found['exchange']!r}" if found["exchange"] else ""
+    exchange = f", exchange {found['exchange']!r}" if found["exchange"] and found["status"] == "running" else ""
     lines = [f"Run {found['run']}: {found['status']}{going}. Round {found['round']}{of}{exchange}."]
     last = found["last_round"]
     if last:

@@ -127,7 +127,7 @@ class _TurnedAway(logging.Handler):
             return
         if "could not be activated" in words:
             self._log.say(
-                "turned away", "a site that is there came once more, or was killed a moment ago", reason="twice"
+                "turned away", "a site that is there came once more, or was killed a moment ago", reason="duplicate"
             )
         else:
             self._log.say("turned away", "a node came whose key is not in the roster", reason="unknown key")

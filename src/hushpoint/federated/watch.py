@@ -195,6 +195,7 @@ class Watched:
         self._due, self._written = False, time.monotonic()
         record = {
             "time": stamp(self._clock()),
+            "run": str(self._server.run),
             "process": os.getpid(),
             "status": status or str(self._server.status),
             "round": self._round,
