@@ -33,7 +33,7 @@ from hushpoint.federated.node import NotAdmitted, SiteNode
 from hushpoint.federated.reach import Reached, Trouble
 
 SITE = ["settings", "versions", "keys", "agreement", "ledger", "data", "disk", "certificate", "server", "clock"]
-SERVER = ["settings", "versions", "keys", "roster", "agreement", "disk", "certificate", "clock"]
+SERVER = ["settings", "versions", "keys", "roster", "agreement", "run", "disk", "certificate", "clock"]
 
 
 @pytest.fixture(scope="module")
@@ -220,6 +220,11 @@ def _same_key_twice(folder):
     shutil.copy(folder / "roster" / "00.pub", folder / "roster" / "01.pub")
 
 
+def _another_run(folder):
+    (folder / "run").mkdir()
+    (folder / "run" / "run.json").write_text('{"run": "another", "status": "running"}')
+
+
 def _other_names(folder):
     for name in ("server.key", "server.crt", "ca.crt"):
         (folder / "keys" / name).unlink()
@@ -243,6 +248,8 @@ def _other_names(folder):
             "longer",
         ),
         (lambda folder: change(folder / "server.toml", "127.0.0.1:", "192.0.2.7:"), "address", "192.0.2.7"),
+        (lambda folder: change(folder / "server.toml", "# validation", "validation"), "settings", "there is no file"),
+        (_another_run, "run", "holds a run of another agreement"),
     ],
 )
 def test_a_fault_of_a_server_is_named(local, monkeypatch, break_it, what, words):

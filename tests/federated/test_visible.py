@@ -284,7 +284,7 @@ def test_the_status_of_a_server_names_them(folder):
     seen._written = 0.0
     assert seen.waiting == set()
     said = command("status", folder)
-    assert f"Run {seen.run}: running, at work. Round 1 of 4." in said
+    assert f"Run {seen.run}: running, at work. Round 1." in said
     assert "Answered: 0. Waited for: nobody." in said
     assert "Site 1: signature or form (" in said
     assert f"Site 2: another run ({WORDS['another run']})." in said

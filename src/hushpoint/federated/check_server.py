@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import socket
 from collections import Counter
 from collections.abc import Callable
@@ -38,6 +39,7 @@ def check_server(federation: Federation, *, offline: bool = False, clock: Callab
         looked("keys", lambda: _keys(federation)),
         looked("roster", lambda: _roster(federation)),
         looked("agreement", lambda: _agreement(federation)),
+        looked("run", lambda: _run(federation)),
         folder_line(federation.folder),
         certificate_line([keys / "ca.crt", keys / "server.crt"], clock, RENEWAL),
         looked("clock", lambda: _clock(federation, clock)),
@@ -50,6 +52,8 @@ def _settings(federation: Federation) -> str:
     health_address(settings.get("health"))
     if pace.resend_after > pace.round_timeout:
         raise Wrong("resend_after is longer than round_timeout", "A silent site is then never asked again: lower it.")
+    if "validation" in settings and not (federation.folder / str(settings["validation"])).is_file():
+        raise Wrong("there is no file of the name that validation gives", "Put it there, or correct server.toml.")
     if federation.seed is not None:
         raise Wrong("[testing] has a seed: anyone can compute the noise", "Remove it, unless this is a test.")
     return f"{federation.count} sites, {'secure sums' if federation.is_secure else 'a plan'}"
@@ -103,6 +107,21 @@ def _require_same(federation: Federation, same: Callable[[Path], bool]) -> None:
         if folder.exists() and not same(folder):
             words = f"the folder of site {site} has another agreement"
             raise Wrong(words, f"Hand it out again: hushpoint federated plan {federation.folder}")
+
+
+def _run(federation: Federation) -> str:
+    """Whether what is in run/ is of this agreement: a server goes on with no other."""
+    secure = federation.is_secure
+    name = SecureFederation(federation).covenant().name if secure else plan_digest(federation.plan())
+    try:
+        record = json.loads((federation.run / "run.json").read_text(encoding="utf-8"))
+        found, status = record["run"], str(record["status"])
+    except (OSError, ValueError, KeyError, TypeError):
+        return "not begun"
+    if found != name:
+        words = f"{federation.run} holds a run of another agreement"
+        raise Wrong(words, "Move it away: what was spent there stays counted at the sites.")
+    return status
 
 
 def _clock(federation: Federation, clock: Callable[[], datetime]) -> str:
