@@ -108,7 +108,7 @@ def test_every_field_is_in_the_digest(kind, covenants):
         ("whole.colluders", 0),
         ("threshold", 2),
         ("kind", "sums"),
-        ("format", 2),
+        ("format", 1),
     ],
 )
 def test_a_covenant_that_promises_more_than_it_keeps_is_none(path, value, covenants):
@@ -133,9 +133,11 @@ def test_how_many_rows_a_site_has_is_in_a_covenant_only_where_it_is_public(coven
 
 
 def test_no_covenant_is_made_of_other_text():
-    for text in ("", "{}", "[]", "null", '{"kind": "secure sums", "format": 1}'):
+    for text in ("", "{}", "[]", "null", '{"kind": "secure sums"}', '{"kind": "secure sums", "format": 2}'):
         with pytest.raises(ValueError, match="no covenant"):
             Covenant.from_json(text)
+    with pytest.raises(ValueError, match="format 1 and this version of hushpoint reads 2"):
+        Covenant.from_json('{"kind": "secure sums", "format": 1}')
 
 
 # --- what may be spent

@@ -42,9 +42,17 @@ def secure_page(place: Path) -> str:
             ("The rounds", _rounds(lines)),
             ("The sites", _sites(run, lines)),
             ("What was agreed", [_agreed(run)]),
-            ("Run it again", [commands("hushpoint federated run DIRECTORY", f"hushpoint report {folder.name}")]),
+            _next(run["status"], folder.name),
         ],
     )
+
+
+def _next(status: str, folder: str) -> tuple[str, list[Html]]:
+    if status == "finished":
+        return "Use it", [
+            commands(f"hushpoint predict {folder}/model.json NEW.csv", f"hushpoint report {folder}/model.json")
+        ]
+    return "Go on with it", [commands("hushpoint federated run DIRECTORY", f"hushpoint report {folder}")]
 
 
 def _guarantee(run: Line) -> list[Html]:
@@ -77,14 +85,12 @@ def _figures(run: Line) -> list[tuple[str, list[Html]]]:
 def _rounds(lines: Sequence[Line]) -> list[Html]:
     if not lines:
         return [element("p", "No round was finished yet.")]
-    header = ["round", "epsilon", "asked", "in the sum", "attempts", "bytes down", "bytes up"]
+    header = ["round", "epsilon", "in the sum", "bytes down", "bytes up"]
     listed = [
         [
             str(line["round"]),
             ", ".join(number(value) for value in line["epsilon"].values()),
-            str(len(line["asked"])),
-            str(len(line["answered"])),
-            str(line["attempts"]),
+            f"{len(line['answered'])} of {len(line['asked'])}",
             f"{line['bytes_down']:,}",
             f"{line['bytes_up']:,}",
         ]

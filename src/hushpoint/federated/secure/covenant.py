@@ -25,9 +25,10 @@ from hushpoint.problem import Facts
 from hushpoint.schema import Number
 from hushpoint.secure.agreement import Agreement, Roster
 from hushpoint.secure.claim import SecureClaim
+from hushpoint.tables.budget import settled_delta
 from hushpoint.tables.ranges import RANGE_SHARE
 
-_FORMAT = 1
+_FORMAT = 2
 ROUNDS = 20  # that a federation takes where it is not said: deployed, each takes seconds
 SPARE = 2  # rounds that may fail
 
@@ -82,6 +83,7 @@ class Covenant:
         require(self.whole.colluders == colluders, "whole", said, f"The agreement is for {colluders}.")
         claim = SecureClaim(0.0, 0.0, 0.0, self.training.unit, self.training.adjacency, self.agreement.colluders)
         require(fits(claim, self.whole), "whole", "for another unit", "Pass one for the unit of the training.")
+        settled_delta(self.budget.delta, facts.items, "site" if self.about.get("unit") == "site" else facts.unit)
         promised = self.whole.delta(self.budget.epsilon) <= self.budget.delta
         require(promised, "whole", "more than the budget", "Pass what price.whole_budget gives.")
 
@@ -150,8 +152,13 @@ class Covenant:
         """What ``to_json`` wrote."""
         try:
             record = json.loads(text)
-            if record["kind"] != "secure sums" or record["format"] != _FORMAT:
+            if record["kind"] != "secure sums":
                 raise KeyError
+            if record["format"] != _FORMAT:
+                raise ValueError(
+                    f"the covenant has format {record['format']} and this version of hushpoint reads {_FORMAT}. Run "
+                    "the version that it was made with, the same for all parties, or agree anew with this one."
+                )
             roster = Roster(tuple((name, bytes.fromhex(key)) for name, key in record["roster"]))
             numbers = (record[name] for name in ("survivors", "colluders", "threshold"))
             return Covenant(

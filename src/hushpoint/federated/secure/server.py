@@ -93,7 +93,7 @@ class SecureServer:
         if self.state.round_state:
             self._question = Question.from_bytes(self.state.question)
             self._round = Server.restored(self.state.round_state, self._terms(self._question), self._keep)
-        self.record = RoundRecord(self.state.rounds, [], [])
+        self.record = RoundRecord(self.state.rounds, list(range(self.sites)) if self._round else [], [])
         self._waiting: set[int] = set()
         self._informed: set[int] = set()  # asked last with the public results
         self._told: dict[int, bytes] = {}  # the public results that a site was sent last
