@@ -466,6 +466,21 @@ def test_a_node_that_is_not_admitted_says_why(certificates, tmp_path, status, la
             node.serve()
 
 
+def test_an_expired_certificate_ends_a_node_with_its_reason(local, tmp_path, monkeypatch):
+    clock = namedtuple("clock", "now")(lambda zone: datetime.now(zone) - timedelta(days=400))
+    monkeypatch.setattr(keys, "datetime", clock)
+    keys.make_certificates(tmp_path, ["127.0.0.1"])
+    monkeypatch.undo()
+    place = site_of(local)
+    shutil.copy(tmp_path / "ca.crt", place.folder / "ca.crt")
+    with listening(tmp_path) as there:
+        change(place.folder / "site.toml", "127.0.0.1:9092", there.address)
+        lines = command("site", place.folder, "--log", "json", code=2).splitlines()
+        assert "has expired" in command("site", place.folder, code=2)
+    end = json.loads(lines[-1])
+    assert (end["event"], end["reason"]) == ("end", "certificate")
+
+
 def test_a_node_waits_for_a_server_and_says_what_is_in_the_way(certificates, tmp_path):
     node = SiteNode("127.0.0.1:1", certificates / "ca.crt", keys.new_key(), bytes, tmp_path, lambda words: told(words))
     said = []

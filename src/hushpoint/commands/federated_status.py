@@ -49,9 +49,12 @@ def log_the_end(log: Log, site: Site, error: ValueError) -> None:
     from hushpoint.federated.check_site import check_site
     from hushpoint.federated.disk import Busy
     from hushpoint.federated.node import NotAdmitted
+    from hushpoint.federated.reach import CODES
 
     if isinstance(error, Busy | NotAdmitted):  # of these the words are our own, and of no data
-        log.say("end", str(error), reason="busy" if isinstance(error, Busy) else "not admitted")
+        code = str(error).partition(": ")[0]
+        reason = "busy" if isinstance(error, Busy) else code if code in CODES else "not admitted"
+        log.say("end", str(error), reason=reason)
         return
     problems = [line for line in check_site(site, offline=True) if line.state == "problem"]
     for line in problems:
