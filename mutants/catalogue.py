@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from mutants import federated_sums, federation, lattice, methods, people, pieces, privacy, secure, whole
+from mutants import federated_sums, federation, lattice, methods, people, pieces, privacy, secure, visible, whole
 from mutants.mutant import Mutant
 
 CATALOGUE: list[Mutant] = [
@@ -15,4 +15,5 @@ CATALOGUE: list[Mutant] = [
     *whole.BUGS,
     *secure.BUGS,
     *federated_sums.BUGS,
+    *visible.BUGS,
 ]

@@ -4,17 +4,26 @@ from __future__ import annotations
 
 import json
 import signal
+import sys
 from collections.abc import Callable, Mapping
+from contextlib import nullcontext, redirect_stdout
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
+import click
 import typer
+
+from hushpoint.commands.federated_status import log_the_end
 
 if TYPE_CHECKING:
     from hushpoint.federated.folder import Outcome
+    from hushpoint.federated.log import Log
 
 Folder = Annotated[Path, typer.Argument(metavar="DIR", help="The folder of the federation.")]
+EitherFolder = Annotated[Path, typer.Argument(metavar="DIR", help="The folder of the federation, or of one site.")]
 SiteFolder = Annotated[Path, typer.Argument(metavar="SITE_DIR", help="The folder of one site.")]
+LogAs = Annotated[str, typer.Option("--log", click_type=click.Choice(["words", "json"]), help="How to log.")]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 
 _SECURE = """\
@@ -74,6 +83,7 @@ start_timeout = 120  # seconds to wait for sites at the start
 retries = 5  # rounds without a quorum are tried so often again
 # plugins = ["package.module"]  # modules whose losses and regularisers federation.toml may name
 # validation = "public.csv"  # public rows whose objective is shown after each round
+# health = 9464  # /healthz and /metrics on this port of this machine, or "host:port"; only what is public in a run
 """
 
 
@@ -100,6 +110,7 @@ def init(
     from hushpoint._files import write_text
     from hushpoint.federated.folder import Federation, Shape, require_no_users
     from hushpoint.federated.launch import write_app
+    from hushpoint.federated.units import write_units
     from hushpoint.schema import toml_value
 
     if (schema is None) == (features is None):
@@ -125,6 +136,7 @@ def init(
     write_text(folder / "server.toml", _SERVER.format(address=address, bind=listens, folder=folder))
     federation = Federation(folder)
     write_app(federation)
+    write_units(folder)
     if local_noise:
         federation.write_plan()
         typer.echo(
@@ -310,15 +322,19 @@ def keys(
     typer.echo(f"Wrote keys that stay in {folder}. Send {request} to whoever runs the server.")
 
 
-def superlink(folder: Folder) -> None:
+def superlink(folder: Folder, log: LogAs = "words") -> None:
     """Start Flower's SuperLink with TLS and known sites only, and keep it running.
 
     Example: hushpoint federated superlink hospitals
     """
     from hushpoint.federated.folder import Federation
     from hushpoint.federated.launch import serve_superlink
+    from hushpoint.federated.log import Log, note_who_is_turned_away
 
-    serve_superlink(Federation(folder), _say)
+    lines = Log("superlink", partial(print, file=sys.stdout, flush=True), as_json=log == "json")
+    note_who_is_turned_away(lines)
+    with redirect_stdout(sys.stderr) if lines.as_json else nullcontext():  # what Flower says is no JSON
+        serve_superlink(Federation(folder), lines.node)
 
 
 def site(
@@ -330,6 +346,7 @@ def site(
         bool,
         typer.Option("--stock", help="Use Flower's own flower-supernode, which runs any program the server sends it."),
     ] = False,
+    log: LogAs = "words",
 ) -> None:
     """Join the federation as a site and answer the server; ends on Ctrl-C.
 
@@ -348,19 +365,22 @@ def site(
         here.client()  # what is wrong with the data or the keys is said here
         become_supernode(here)
     from hushpoint.federated.apps import site_answer
+    from hushpoint.federated.log import Log
     from hushpoint.federated.node import SiteNode
 
-    tell = _unlike_the_last(_say)
+    lines = Log(f"site {here.number}", _say, as_json=log == "json", place=folder / "node")
     try:
-        node = SiteNode(
-            here.address, folder / "ca.crt", here.own_key(), site_answer(here, tell=tell), folder, tell, patience
-        )
+        answer = site_answer(here, log=lines)
+        node = SiteNode(here.address, folder / "ca.crt", here.own_key(), answer, folder, lines.node, patience)
         for name in (signal.SIGINT, signal.SIGTERM):
             signal.signal(name, lambda *_: node.stop.set())
-        _say(f"site {here.number}: {here.address}")
+        lines.say("started", f"site {here.number}: {here.address}")
         node.serve()
-    except ValueError:  # written by us, and without data
-        raise
+    except ValueError as error:  # written by us; of the data it says what is wrong with it, which no log is to have
+        if not lines.as_json:
+            raise
+        log_the_end(lines, here, error)
+        raise typer.Exit(2) from None
     except Exception as error:  # its text may quote data, and what is printed may be kept in a log
         raise ValueError(f"the site failed with a {type(error).__name__}. Start it again.") from None
 
@@ -369,6 +389,7 @@ def run(
     folder: Folder,
     timeout: Annotated[float | None, typer.Option(help="Stop watching after so many seconds.", min=0.0)] = None,
     as_json: AsJson = False,
+    log: LogAs = "words",
 ) -> None:
     """Run the plan on the sites that have joined, or go on with it, and show its rounds.
 
@@ -378,8 +399,12 @@ def run(
     from hushpoint.federated.folder import Federation
 
     federation = Federation(folder)
-    ended = launch.run(federation, _shown(as_json), timeout)
-    _conclude(ended, federation.run, as_json)
+    from hushpoint.federated.log import Log
+
+    lines = Log("server", _say, as_json=True) if log == "json" else None
+    hear = None if lines is None else lines.pass_on_but_the_end
+    ended = launch.run(federation, _shown(as_json or lines is not None), timeout, hear)
+    _conclude(ended, federation.run, as_json, lines)
 
 
 def simulate(
@@ -414,18 +439,6 @@ def _say(words: str) -> None:
     print(words, flush=True)
 
 
-def _unlike_the_last(tell: Callable[[str], None]) -> Callable[[str], None]:
-    """Say a thing once, however often it is repeated."""
-    last: list[str] = []
-
-    def told(words: str) -> None:
-        if last != [words]:
-            last[:] = [words]
-            tell(words)
-
-    return told
-
-
 def _shown(as_json: bool) -> Callable[[Mapping[str, Any]], None]:
     from hushpoint.federated.table import headline, line_of
 
@@ -435,15 +448,17 @@ def _shown(as_json: bool) -> Callable[[Mapping[str, Any]], None]:
     return lambda record: _say(line_of(record))
 
 
-def _conclude(ended: Outcome, place: Path, as_json: bool) -> None:
+def _conclude(ended: Outcome, place: Path, as_json: bool, log: Log | None = None) -> None:
     """Print what a run cost, how it ended and where the model is; ``ends.ENDS`` has the exit codes."""
+    if log is not None:
+        log.say("end", ended.words or f"the run is {ended.name}", reason=ended.name)
     try:
         record = json.loads((place / "run.json").read_text(encoding="utf-8"))
     except (OSError, ValueError):
         record = {}
     if as_json:
         typer.echo(json.dumps({"outcome": ended.name, "words": ended.words, **record}, indent=2))
-    else:
+    elif log is None:
         for guarantee in record.get("spent", []):
             _say(f"- {guarantee['statement']}")
         if told := record.get("held_out"):
@@ -452,7 +467,7 @@ def _conclude(ended: Outcome, place: Path, as_json: bool) -> None:
             figures = {name: Figure(**figure) for name, figure in told["figures"].items()}
             said = ", ".join(f"{words} {value}" for words, value in in_words(figures, "hidden by the noise"))
             _say(f"On {told['items']:,} held-out {told['unit']}s, with noise: {said}.")
-    if not as_json:
+    if not as_json and log is None:
         model = place / "model.json"
         if ended.name == "finished":
             _say(f"The run is finished: {place / 'run.json'}" + (f". Note: {ended.words}." if ended.words else ""))

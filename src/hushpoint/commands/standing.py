@@ -8,17 +8,23 @@ from typing import Annotated, Any
 
 import typer
 
-from hushpoint.commands.federated import AsJson, SiteFolder
+from hushpoint.commands.federated import AsJson, EitherFolder, SiteFolder
+from hushpoint.commands.federated_status import node_of, tell_node, tell_run
 
 
-def status(folder: SiteFolder, as_json: AsJson = False) -> None:
-    """Say what a site has spent, by its own ledger, and in which state the ledger is.
+def status(folder: EitherFolder, as_json: AsJson = False) -> None:
+    """Say what a site has spent by its own ledger, or where the run of a server stands.
 
     Example: hushpoint federated status hospitals/sites/03
     """
     from hushpoint.federated.folder import Site, is_secure
 
-    _tell(_secure_record(Site(folder)) if is_secure(folder) else _record(Site(folder)), folder, as_json)
+    if (folder / "federation.toml").is_file():
+        tell_run(folder, as_json)
+        return
+    here, secure = Site(folder), is_secure(folder)
+    record = {**(_secure_record(here) if secure else _record(here)), **node_of(here, secure=secure)}
+    _tell(record, folder, as_json)
 
 
 def _tell(record: dict[str, Any], folder: Any, as_json: bool) -> None:
@@ -36,6 +42,7 @@ def _tell(record: dict[str, Any], folder: Any, as_json: bool) -> None:
         typer.echo(record["said"])
     if record["ledger"] != "whole":
         typer.echo(f"{record['ledger']}: {record['words']}.")
+    tell_node(record)
 
 
 def _counts(name: str, standing: Any, number: int) -> dict[str, Any]:

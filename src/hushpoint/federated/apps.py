@@ -4,46 +4,61 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
-from functools import lru_cache
+from functools import lru_cache, partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from hushpoint.federated.client import Client
-from hushpoint.federated.ends import Outcome, told_at_site
-from hushpoint.federated.flower import Answer, Rounds, client_app, hello_reply, is_hello, run_of_hello, server_app
+from hushpoint.federated.ends import Outcome, is_refusal
+from hushpoint.federated.farewell import is_farewell
+from hushpoint.federated.flower import (
+    Answer,
+    Conducted,
+    Rounds,
+    client_app,
+    hello_reply,
+    is_hello,
+    run_of_hello,
+    server_app,
+)
 from hushpoint.federated.folder import Federation, Site, is_secure
 from hushpoint.federated.ledger import SiteStore
 from hushpoint.federated.letters import WholeGrid
+from hushpoint.federated.log import Log, now
 from hushpoint.federated.note import SUPERLINK, leave_note
 from hushpoint.federated.processes import end_with
 from hushpoint.federated.record import ServerStore
 from hushpoint.federated.server import RoundRecord, Server
 from hushpoint.federated.table import headline, line_of
+from hushpoint.federated.terms import sample_is_secret
+from hushpoint.federated.watch import Watched
+from hushpoint.federated.wire import Reply, decode
 
 if TYPE_CHECKING:  # with secure sums come estimators and scikit-learn, which other sites need not hold
     from cryptography.hazmat.primitives.asymmetric.ec import EllipticCurvePrivateKey
 
     from hushpoint.federated.secure.folder import SecureFederation
     from hushpoint.federated.secure.site import SecureSite
+    from hushpoint.federated.secure.wire import Said
 
 _FAREWELL = 15.0  # seconds in which sites may take the model; those that come later are handed it by the next run
 _OVER = ("finished", "spent")  # ends after which there is no further round
 
 
-def site_answer(
-    site: Site, *, signed: bool = True, store: SiteStore | None = None, tell: Callable[[str], None] | None = None
-) -> Answer:
-    """What a site answers to any bytes: who it is, or what its client says. ``tell`` is told why it declined."""
+def site_answer(site: Site, *, signed: bool = True, store: SiteStore | None = None, log: Log | None = None) -> Answer:
+    """What a site answers to any bytes: who it is, or what its client says."""
     client: Client | SecureSite
+    read: Callable[[bytes], Reply | Said]
     if is_secure(site.folder):
         from hushpoint.federated.secure.folder import SecureSiteFolder
+        from hushpoint.federated.secure.wire import decode_said
 
-        client, signed = SecureSiteFolder(site).secure_site(store=store, tell=tell), True
-        run, number = client.covenant.name, client.number
+        client, signed = SecureSiteFolder(site).secure_site(store=store, tell=_told(log)), True
+        run, number, read = client.covenant.name, client.number, decode_said
     else:
-        client = site.client(signed=signed, store=store, tell=tell)
-        run, number = client.agreed.run, client.site
-    return answering(client, run, number, site.own_key() if signed else None, tell)
+        client = site.client(signed=signed, store=store, tell=_told(log))
+        run, number, read = client.agreed.run, client.site, partial(decode, kind=Reply)
+    return answering(client, run, number, site.own_key() if signed else None, log, read)
 
 
 def answering(
@@ -51,18 +66,31 @@ def answering(
     run: str,
     number: int,
     key: EllipticCurvePrivateKey | None,
-    tell: Callable[[str], None] | None,
+    log: Log | None,
+    read: Callable[[bytes], Reply | Said],
 ) -> Answer:
     """The answers of a site that has agreed to a run."""
 
     def answer(payload: bytes) -> bytes:
-        if not is_hello(payload):
-            return client.answer(payload)
-        if tell is not None and run_of_hello(payload) not in ("", run):
-            tell(told_at_site("plan"))
-        return hello_reply(payload, number, run, key)
+        if is_hello(payload):
+            if log is not None:
+                log.greeted(run_of_hello(payload), run)
+            return hello_reply(payload, number, run, key)
+        asked = now()  # when an answer is ready may tell of the data
+        reply = client.answer(payload)
+        if log is not None and not is_farewell(payload):
+            said = read(reply)
+            log.answered(said.round, said.status, said.reason, asked)
+        return reply
 
     return answer
+
+
+def _told(log: Log | None) -> Callable[[str], None] | None:
+    """What a site says of its own accord goes into its log; why it declined a request is there with the request."""
+    if log is None:
+        return None
+    return lambda words: None if is_refusal(words) else log.say("node", words)
 
 
 def conduct(federation: Federation, grid: Any, *, place: Path, signed: bool, tell: Callable[[str], None]) -> Outcome:
@@ -78,15 +106,18 @@ def conduct(federation: Federation, grid: Any, *, place: Path, signed: bool, tel
     try:
         server = Server(agreed.plan, store, own_key=own, site_keys=sites, agreed=agreed, **federation.server_options())
         tell(headline())
-        rounds = Rounds(server, grid, federation.pace(), sites)
-        return finish(rounds, store, lambda record: tell(line_of(vars(record))))
+        watched = Watched(server, place, discreet=sample_is_secret(agreed.plan))
+        rounds = Rounds(cast(Conducted, watched), grid, federation.pace(), sites)
+        watched.ask(rounds.directory)
+        ended = finish(server, rounds, store, lambda record: tell(line_of(vars(record))))
+        watched.end(ended.name)
+        return ended
     finally:
         store.close()
 
 
-def finish(rounds: Rounds[Server], store: ServerStore, tell: Callable[[RoundRecord], None]) -> Outcome:
+def finish(server: Server, rounds: Rounds[Any], store: ServerStore, tell: Callable[[RoundRecord], None]) -> Outcome:
     """Conduct a run to its end, write how it ended, and hand every site that is there the model."""
-    server = rounds.server
     name = rounds.conduct(tell)
     why = "" if name == "finished" else rounds.why
     counts = [
@@ -111,7 +142,10 @@ def conduct_secure(federation: SecureFederation, grid: Any, *, place: Path, tell
     try:
         server = SecureServer(covenant, store, own_key=federation.base.own_key(), site_keys=keys)
         tell(headline())
-        rounds, learner = Rounds(server, grid, federation.base.pace(), keys), federation.learner(covenant)
+        learner = federation.learner(covenant)
+        watched = Watched(server, place)
+        rounds = Rounds(cast(Conducted, watched), grid, federation.base.pace(), keys)
+        watched.ask(rounds.directory)
 
         def told(record: RoundRecord) -> None:
             store.tell(server, "running")
@@ -124,6 +158,7 @@ def conduct_secure(federation: SecureFederation, grid: Any, *, place: Path, tell
         store.tell(server, name, why)
         if server.finished or name in _OVER:
             why = _joined(why, _not_handed(rounds.part(server.farewell(model), _FAREWELL), server.sites))
+        watched.end(name)
     finally:
         store.close()
     return Outcome(name, why)

@@ -348,7 +348,7 @@ class Federation:
     def server(self) -> dict[str, Any]:
         """``server.toml``."""
         settings = toml_settings(self.folder / "server.toml")
-        known = ("address", "bind", "quorum", *_WAITS, "retries", "validation", "delta", "plugins")
+        known = ("address", "bind", "quorum", *_WAITS, "retries", "validation", "delta", "plugins", "health")
         only(settings, "server.toml", known)
         return settings
 

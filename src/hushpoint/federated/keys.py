@@ -7,6 +7,7 @@ import os
 from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from typing import Any
 
 from hushpoint._checks import require_count
 
@@ -20,6 +21,7 @@ try:
         NoEncryption,
         PrivateFormat,
         PublicFormat,
+        load_pem_private_key,
         load_ssh_private_key,
         load_ssh_public_key,
     )
@@ -126,6 +128,39 @@ def hosts_of(path: Path) -> set[str]:
     certificate = x509.load_pem_x509_certificate(path.read_bytes())
     names = certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
     return {*names.get_values_for_type(x509.DNSName), *map(str, names.get_values_for_type(x509.IPAddress))}
+
+
+def validity(path: Path) -> tuple[datetime, datetime]:
+    """From when to when the certificate in a file is valid."""
+    found = _load_certificate(path)
+    return found.not_valid_before_utc, found.not_valid_after_utc
+
+
+def certificate_fault(folder: Path, host: str) -> str:
+    """Why the server's certificate does not fit its key, its authority or its name; empty where it does."""
+    leaf, root = _load_certificate(folder / "server.crt"), _load_certificate(folder / "ca.crt")
+    if leaf.public_key() != _load_pem_private(folder / "server.key").public_key():
+        return "server.crt is not of server.key"
+    try:
+        leaf.verify_directly_issued_by(root)
+    except (InvalidSignature, ValueError, TypeError):
+        return "ca.crt did not sign server.crt"
+    names = leaf.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
+    return "" if _host(host) in list(names) else f"server.crt is not for {host!r}"
+
+
+def _load_certificate(path: Path) -> x509.Certificate:
+    try:
+        return x509.load_pem_x509_certificate(path.read_bytes())
+    except (OSError, ValueError):
+        raise ValueError(f"{str(path)!r} holds no certificate. Make it: hushpoint federated keys") from None
+
+
+def _load_pem_private(path: Path) -> Any:
+    try:
+        return load_pem_private_key(path.read_bytes(), None)
+    except (OSError, ValueError, TypeError, UnsupportedAlgorithm):
+        raise ValueError(f"{str(path)!r} holds no private key. Make it: hushpoint federated keys") from None
 
 
 def _certificate(

@@ -21,9 +21,11 @@ import numpy as np
 
 from hushpoint.federated.disk import read_lines
 from hushpoint.federated.folder import Federation, Outcome, Site
+from hushpoint.federated.health import watch_over
 from hushpoint.federated.in_process import run_in_process, site_store
 from hushpoint.federated.note import SUPERLINK, Note, note_path, read_note
 from hushpoint.federated.secure.rehearsal import rehearsal, rehearse
+from hushpoint.federated.watch import events
 from hushpoint.problem import Problem
 from hushpoint.rows import ArrayRows, Rows
 
@@ -123,6 +125,7 @@ def serve_superlink(federation: Federation, tell: Callable[[str], None]) -> None
     module.create_app = behind_the_door
     uvicorn.run = lambda **options: serve(**{**options, **_UVICORN})
     threading.Thread(target=_register, args=(federation, token, tell), daemon=True).start()
+    watch_over(federation)
     runner = subprocess.Popen(_runner(federation), stdin=subprocess.DEVNULL)
     try:
         flower_superlink()
@@ -235,11 +238,16 @@ def become_supernode(site: Site) -> None:
     os.execve(program, arguments, environment(place / "flower"))
 
 
-def run(federation: Federation, tell: Callable[[dict[str, Any]], None], timeout: float | None = None) -> Outcome:
-    """Start a run on the SuperLink, or go on with it, and watch its rounds until it ends."""
+def run(
+    federation: Federation,
+    tell: Callable[[dict[str, Any]], None],
+    timeout: float | None = None,
+    hear: Callable[[dict[str, Any]], None] | None = None,
+) -> Outcome:
+    """Start a run on the SuperLink, or go on with it, and watch its rounds until it ends; ``hear`` has all events."""
     _prepare(federation)
     ticket, place = secrets.token_hex(8), federation.run
-    told = len(read_lines(place / "rounds.jsonl"))
+    told, heard = len(read_lines(place / "rounds.jsonl")), len(events(place))
     log = federation.flower / "run.log"
     stream = _start(federation, {"folder": str(federation.folder.resolve()), "ticket": ticket}, log)
     try:
@@ -251,6 +259,11 @@ def run(federation: Federation, tell: Callable[[dict[str, Any]], None], timeout:
             for record in records[told:]:
                 tell(record)
             told = max(told, len(records))
+            if hear is not None:
+                news = events(place)[heard:]
+                for event in news:
+                    hear(event)
+                heard += len(news)
             if ended:
                 return _outcome(read_note(place, ticket), log)
             if until is not None and time.monotonic() > until:

@@ -8,6 +8,7 @@ program is fetched, none is run.
 from __future__ import annotations
 
 import logging
+import socket
 import ssl
 import threading
 import time
@@ -18,6 +19,7 @@ from typing import TYPE_CHECKING
 
 from hushpoint.federated.disk import held
 from hushpoint.federated.flower import Answer, guarded, packed, unpacked
+from hushpoint.federated.reach import Trouble, reach
 
 try:
     import httpx
@@ -46,6 +48,15 @@ _PATIENCE = 25.0  # seconds in which a SuperLink that refuses a node may yet tak
 
 class NotAdmitted(ValueError):
     """The SuperLink does not know this site, or is not the one that the site knows."""
+
+
+_SOON = 5.0  # seconds in which a SuperLink that was started just now learns whom to admit
+_END_IT = "End the other process: of two copies of a ledger each knows half"
+_DUPLICATE = f"duplicate: another process is there as this site, perhaps with a copy of this folder. {_END_IT}."
+_NOT_ADMITTED = (
+    "not admitted: its key is not registered there, or another process uses it. Send the public key to whoever runs "
+    f"the server. {_END_IT}."
+)
 
 
 class SiteNode:
@@ -116,6 +127,10 @@ class SiteNode:
     def _number(self) -> Path:
         return self._place / "number"
 
+    @property
+    def _here(self) -> str:
+        return f"{socket.gethostname()} {self._place.resolve()}"
+
     # --- coming and going
 
     def _join(self, client: FleetHttpClient) -> None:
@@ -127,33 +142,38 @@ class SiteNode:
             try:
                 number = client.ActivateNode(request).node_id
             except httpx.TransportError as error:
+                trouble = self._trouble()
                 if _is_wrong_certificate(error):
-                    raise NotAdmitted(
-                        f"{self._address} shows a certificate that {self._authority.name} did not sign. It is not the "
-                        "server of this federation, or its certificate was made anew: ask for its ca.crt."
-                    ) from None
-                self._wait("the server is not there yet")
+                    raise NotAdmitted(trouble or f"{self._address} shows a certificate that is not its own.") from None
+                self._wait(trouble or "the server is not there yet")
             except httpx.HTTPStatusError as error:
                 if error.response.status_code < 500 and self._take_place(client):
                     continue
+                trouble = self._trouble() or (_DUPLICATE if self._number.exists() else _NOT_ADMITTED)
                 refused_since = refused_since or time.monotonic()
-                if time.monotonic() - refused_since >= self._patience:
-                    raise NotAdmitted(
-                        f"{self._address} does not admit this site: its key is not registered there, or another "
-                        "process uses it. Send the public key to whoever runs the server."
-                    ) from None
-                self._wait("the server does not admit this site")
+                waited = time.monotonic() - refused_since
+                if waited >= self._patience:
+                    words = trouble.partition(": ")[2]
+                    raise NotAdmitted(f"{self._address} does not admit this site: {words}") from None
+                self._wait(trouble if waited > _SOON else "the server does not admit this site yet")
             else:
                 self._node = Node(node_id=number)
-                self._number.write_text(str(number), encoding="ascii")
+                self._number.write_text(f"{number} {self._here}", encoding="utf-8")
                 self._tell("joined")
                 return
+
+    def _trouble(self) -> str:
+        """What keeps this site from the server, in words that begin with its name; empty where nothing is seen."""
+        found = reach(self._address, self._authority)
+        return str(found) if isinstance(found, Trouble) else ""
 
     def _take_place(self, client: FleetHttpClient) -> bool:
         """End the earlier life of this node, which may still count as there; whether there was one."""
         try:
-            number = int(self._number.read_text(encoding="ascii"))
-            client.DeactivateNode(DeactivateNodeRequest(node_id=number))
+            number, _, where = self._number.read_text(encoding="utf-8").partition(" ")
+            if where != self._here:  # of a copy of this folder: its life may not be over
+                return False
+            client.DeactivateNode(DeactivateNodeRequest(node_id=int(number)))
         except (OSError, ValueError, httpx.HTTPError):
             return False
         return True
@@ -193,7 +213,7 @@ class SiteNode:
                     away = False
                 except httpx.TransportError:
                     away = True
-                    self._wait("the server is not there")
+                    self._wait(self._trouble() or "the server is not there")
                 except httpx.HTTPStatusError as error:
                     if error.response.status_code == httpx.codes.UNAUTHORIZED:
                         self._wait("the server has forgotten this site")
