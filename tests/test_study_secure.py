@@ -150,7 +150,8 @@ def test_the_estimator_is_the_one_of_a_federation() -> None:
     covenant = estimator_covenant(
         agreement, training.estimator, 3, [1] * 6, hp.Budget(budget.epsilon, budget.delta), unit="user", rounds=6
     )
-    assert covenant.training.declared == training.declared(sample.problem())  # type: ignore[union-attr]
+    assert covenant.training == training.covenant(sample.problem()).training
+    assert covenant.whole == training.covenant(sample.problem()).whole
     run = run_secure(covenant, sites_of(sample.problem()), keys, seed=1)
     assert sent == sum(record.bytes_down + record.bytes_up for record in run.rounds)
     assert sum(link.plan.steps for link in links) == len(run.rounds)

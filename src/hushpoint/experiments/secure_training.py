@@ -8,14 +8,14 @@ from dataclasses import dataclass, replace
 from hushpoint import engine
 from hushpoint._types import Array
 from hushpoint.estimators.base import PrivateLinear
-from hushpoint.estimators.declared import Declared
 from hushpoint.estimators.metric import Metric
 from hushpoint.estimators.training import Answer, Link, follow
 from hushpoint.experiments.secure_bytes import plan_bytes
 from hushpoint.experiments.secure_sums import SecureTerms
 from hushpoint.experiments.seeds import derived
-from hushpoint.federated.secure.price import share_of
+from hushpoint.federated.secure.covenant import Covenant, estimator_covenant
 from hushpoint.federated.secure.public import Public
+from hushpoint.federated.secure.trainings import EstimatorTraining
 from hushpoint.privacy.guarantee import Adjacency, Budget, Unit
 from hushpoint.problem import Problem
 from hushpoint.secure.claim import SecureClaim
@@ -41,12 +41,14 @@ class SecureTraining:
     budget: Budget
     rounds: int
 
-    def declared(self, problem: Problem) -> Declared:
-        """How the estimator trains on rows of which so much is public."""
-        unit, adjacency = self._whose
-        mu = share_of(self.terms.whole(self.budget, unit, adjacency), self.rounds, self.terms.spare)
-        facts = problem.facts
-        return Declared.of(self.estimator, facts.items, facts.features, mu, unit=unit, rounds=self.rounds)
+    def covenant(self, problem: Problem) -> Covenant:
+        """What the sites agree on: each item of the problem is at a site of its own."""
+        facts, budget = problem.facts, Budget(self.budget.epsilon, self.budget.delta)
+        unit, _ = self._whose
+        return estimator_covenant(
+            self.terms.agreement, self.estimator, facts.features, [1] * self.terms.sites, budget, unit=unit,
+            rounds=self.rounds, spare=self.terms.spare,
+        )  # fmt: skip
 
     def run(self, problem: Problem, seed: int) -> tuple[Array, list[Link], int]:
         """The model, the plans that made it, and how many bytes that takes."""
@@ -70,19 +72,20 @@ class SecureTraining:
             answers.append(Answer(result.model, link.plan.operator.release(result.state.public)))
             return answers[-1]
 
-        found, links = follow(self.declared(problem).links(agree), ask)
-        self._require_within_budget(links)
+        covenant = self.covenant(problem)
+        found, links = follow(covenant.training.links(agree), ask)
+        self._require_within(links, covenant)
         return found.models[0], links, sum(sizes)
 
-    def _require_within_budget(self, links: Sequence[Link]) -> None:
+    def _require_within(self, links: Sequence[Link], covenant: Covenant) -> None:
         """An error if the plans cost more than the budget has, with the spare rounds at the average of the others."""
-        unit, adjacency = self._whose
-        spent = self.terms.joined([(link.plan, link.plan.steps) for link in links], unit, adjacency)
-        rounds = sum(link.plan.steps for link in links)
-        more = 1 + self.terms.spare / max(rounds, self.rounds)
+        spent = self.terms.joined([(link.plan, link.plan.steps) for link in links], *self._whose)
+        training = covenant.training
+        assert isinstance(training, EstimatorTraining)
+        more = 1 + self.terms.spare / training.declared.parameters.rounds_taken
         parts = spent.squared * more, spent.spread * more, spent.missed * more
-        total = SecureClaim(*parts, unit, adjacency, self.terms.colluders)
-        self.terms.require_within(total, self.terms.whole(self.budget, unit, adjacency))
+        total = SecureClaim(*parts, *self._whose, self.terms.colluders)
+        self.terms.require_within(total, covenant.whole)
 
     @property
     def _whose(self) -> tuple[Unit, Adjacency]:
