@@ -214,7 +214,7 @@ class Bench:
     def seen(self, site: int, then: str, spent: str | None = None) -> Seen:
         """The row: what was said so far. Say first what goes wrong, then how it goes on once that is shown."""
         return Seen(
-            " / ".join(dict.fromkeys(word for word in self.said if "run is" not in word)) or "nothing",
+            " / ".join(dict.fromkeys(word for word in self.said if not word.startswith("the run is"))) or "nothing",
             self.words(site),
             self.spent(site) if spent is None else spent,
             then,
