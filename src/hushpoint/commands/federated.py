@@ -35,16 +35,20 @@ name = "{model}"  # {others}
 [budget]
 epsilon = 1.0
 delta = {delta}
-unit = "{unit}"  # whom it protects: one "record", one "user" of the schema's groups column, or a whole "site"
+unit = "{unit}"  # whom it protects: {whom}
 
 [secure]  # every release is a sum of which nobody sees the parts
 colluders = 1  # so many sites may be in league with the server; 0: against the server and outsiders only
 survivors = {count}  # the fewest sites that a round goes on with
-rounds = 20  # deployed, each takes some seconds
+rounds = 20  # at most, for the model of a class; learning ranges takes up to 4 more
 spare = 2  # rounds that may fail
 
 [sites]
 {items} = {rows}  # the public number of {items} of each site
+
+# [evaluation]  # figures of the model at the end, on rows that sites hold out: test = "..." in site.toml
+# {items} = [...]  # the public number of held-out {items} of each site
+# share = 0.05  # of the budget
 """
 
 _FEDERATION = """\
@@ -89,7 +93,10 @@ retries = 5  # rounds without a quorum are tried so often again
 
 def init(
     folder: Folder,
-    rows: Annotated[list[int], typer.Option("--rows", help="Rows of a site, once for each.", min=1)],
+    rows: Annotated[
+        list[int],
+        typer.Option("--rows", help="Rows of a site (users, if the schema names their column), once for each.", min=1),
+    ],
     schema: Annotated[
         Path | None, typer.Option(help="The schema of the sites' tables (hushpoint schema drafts one).")
     ] = None,
@@ -117,20 +124,24 @@ def init(
         raise ValueError("give one of --schema FILE (tables) and --features N (NumPy data).")
     if folder.exists() and any(folder.iterdir()):
         raise ValueError(f"{str(folder)!r} is not empty. Choose another folder.")
+    if len(rows) < 2:
+        raise ValueError("there is one site only. Give --rows once for each of two sites or more.")
     text = f"features = {features}\n" if schema is None else _read(schema)
-    if schema is not None and local_noise:
-        require_no_users(Shape.read(schema))
+    shape = Shape(arrays=features or 0) if schema is None else Shape.read(schema)
+    if local_noise:
+        require_no_users(shape)
+        local = {
+            "folder": folder,
+            "loss": "logistic" if shape.two_classes else "huber",
+            "row_norm": f"{shape.row_norm:.6g}",
+            "with_intercept": ", the intercept's 1 included",
+            "rows": toml_value(rows),
+        }
+        agreed = _FEDERATION.format(**local)
+    else:
+        agreed = _SECURE.format(**_declared(folder, shape, rows))
     folder.mkdir(parents=True, exist_ok=True)
     write_text(folder / "schema.toml", text)
-    shape = Shape.read(folder / "schema.toml")
-    local = {
-        "folder": folder,
-        "loss": "logistic" if shape.two_classes else "huber",
-        "row_norm": f"{shape.row_norm:.6g}",
-        "with_intercept": ", the intercept's 1 included",
-        "rows": toml_value(rows),
-    }
-    agreed = _FEDERATION.format(**local) if local_noise else _SECURE.format(**_declared(folder, shape, rows))
     write_text(folder / "federation.toml", agreed)
     listens = '# bind = "..."' if bind is None else f"bind = {toml_value(bind)}"
     write_text(folder / "server.toml", _SERVER.format(address=address, bind=listens, folder=folder))
@@ -178,6 +189,7 @@ def _declared(folder: Path, shape: Any, rows: list[int]) -> dict[str, Any]:
         "declared": declared,
         "delta": f"{min(1e-5, 0.1 / sum(rows)):.0e}",
         "unit": "user" if users else "record",
+        "whom": f"one user of the column {schema.groups!r}" if users else 'one "record", or a whole "site"',
         "count": len(rows),
         "items": "users" if users else "rows",
         "rows": toml_value(rows),

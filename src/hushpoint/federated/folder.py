@@ -12,6 +12,7 @@ import json
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
+from inspect import signature
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -113,7 +114,8 @@ def make_plan(federation: Mapping[str, Any], shape: Shape) -> Plan:
     rows = sites.get("rows")
     if rows is None and "count" not in sites:
         raise ValueError(
-            "[sites] has neither rows nor count. Write rows = [120, 80, 100], the public size of each site."
+            "[sites] has neither rows nor users nor count. Write rows = [120, 80, 100], the public size of each site; "
+            "where users are protected, users = [...]."
         )
     count = len(rows) if rows is not None else require_count("count", sites["count"])
     if sites.get("count", count) != count:
@@ -141,7 +143,9 @@ def make_plan(federation: Mapping[str, Any], shape: Shape) -> Plan:
     try:
         plan: Plan = getattr(methods, name)(problem, **method)
     except TypeError as error:
-        raise ValueError(f"[method] does not suit {name}: {error}.") from None
+        raise ValueError(
+            f"[method] does not suit {name}, which takes {_options_of(name)}: {_own_words(error)}."
+        ) from None
     require_federated(plan)
     return Plan.from_json(plan.to_json())
 
@@ -154,6 +158,19 @@ def require_no_users(shape: Shape) -> None:
             "whole or one row, never the rows of one such user together. Train a model by secure sums ([secure], and a "
             'name in [model]), or take groups away and declare that column with kind = "ignore".'
         )
+
+
+def _options_of(name: str) -> str:
+    """What a method takes, the problem and the budget aside."""
+    taken = signature(getattr(methods, name)).parameters.values()
+    needed = [one.name for one in taken if one.default is one.empty and one.name != "problem"]
+    others = [one.name for one in taken if one.default is not one.empty and one.name != "budget"]
+    return f"{', '.join(needed)} (and, if wanted, {', '.join(others)})"
+
+
+def _own_words(error: TypeError) -> str:
+    """What Python says of a call, without the call."""
+    return str(error).partition("() ")[2] or str(error)
 
 
 def _regularizer(record: Any) -> Regularizer | None:
@@ -231,7 +248,8 @@ class Federation:
                 return len(sites[name])
         if "count" not in sites:
             raise ValueError(
-                "[sites] has neither rows nor count. Write rows = [120, 80, 100], the public size of each site."
+                "[sites] has neither rows nor users nor count. Write rows = [120, 80, 100], the public size of each "
+                "site; where users are protected, users = [...]."
             )
         return require_count("count in [sites]", sites["count"])
 

@@ -60,9 +60,11 @@ def make_covenant(settings: Mapping[str, Any], shape: Shape, roster: Roster, run
             raise ValueError("[evaluation] is of models with a name: a plan has none to evaluate. Leave it out.")
         if "rounds" in secure:
             raise ValueError("rounds is in [secure], and a plan has its own in [method]. Write it there.")
-        method = {"lattice": True, **table(settings, "method")}
-        plan = make_plan({**settings, "method": method}, shape)
-        return plan_covenant(agreement, plan, toml_budget(settings), spare=spare, about=about)
+        method, spoken = {"lattice": True, **table(settings, "method")}, dict(table(settings, "budget"))
+        if spoken.get("unit") == "site":  # which is one item of the plan
+            about["unit"], spoken["unit"] = "site", "user"
+        plan = make_plan({**settings, "method": method, "budget": spoken}, shape)
+        return plan_covenant(agreement, plan, toml_budget({"budget": spoken}), spare=spare, about=about)
     require_choice("name in [model]", model["name"], KINDS)
     if "method" in settings:
         raise ValueError("[method] is given and [model] has a name: an estimator is trained, and needs no method.")
@@ -70,8 +72,11 @@ def make_covenant(settings: Mapping[str, Any], shape: Shape, roster: Roster, run
     unit = spoken.pop("unit", "user" if shape.schema is not None and shape.schema.groups else "record")
     require_choice("unit in [budget]", unit, UNITS)
     if shape.schema is not None and (unit == "user") != bool(shape.schema.groups):
-        has = f"groups = {shape.schema.groups!r}" if shape.schema.groups else "no groups"
-        raise ValueError(f"unit in [budget] is {unit!r} and schema.toml has {has}. A user is a value of that column.")
+        if shape.schema.groups:
+            has = f'groups = {shape.schema.groups!r}. Write unit = "user", or take groups out of the schema'
+        else:
+            has = 'no groups. Name the column that says whose row each is, or write unit = "record"'
+        raise ValueError(f"unit in [budget] is {unit!r} and schema.toml has {has}.")
     adjacency = spoken.pop("adjacency", None)
     if adjacency is not None:
         model["adjacency"] = adjacency
@@ -337,7 +342,8 @@ def read_covenant(path: Path) -> Covenant:
         return Covenant.from_json(path.read_text(encoding="utf-8"))
     except OSError as error:
         raise ValueError(
-            f"{str(path)!r} cannot be read: {error.strerror}. Make it: hushpoint federated plan."
+            f"{str(path)!r} cannot be read: {error.strerror}. It is made where the server is (hushpoint federated "
+            "plan DIR), and every site keeps its own copy in its folder."
         ) from None
 
 

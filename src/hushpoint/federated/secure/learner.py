@@ -65,10 +65,12 @@ class Learner:
             _require_known(options, make().get_params(deep=False))
             whole = {"epsilon": budget.epsilon, "delta": budget.delta, "row_norm": row_norm}
             return Learner(kind, make(**whole, **options), None, None, by_site)
-        from hushpoint.tables.training import chosen_kind, linear_model
+        from hushpoint.tables.training import linear_model
 
         schema = Schema.from_dict(about["schema"])
-        chosen_kind(kind, schema)  # whether it suits the target
+        if kind not in ESTIMATORS[schema.task]:
+            suited = ", ".join(repr(one) for one in KINDS if one in ESTIMATORS[schema.task])
+            raise ValueError(f"name in [model] is {kind!r}, and the target {schema.target!r} wants one of {suited}.")
         bounds = [(column.low, column.high) for column in schema.to_learn.values()]
         coarse = with_ranges(schema, bounds)  # of which features, and how long a row, does not depend on ranges
         encoder, estimator = linear_model(coarse, kind, budget.epsilon, budget.delta, row_norm, options)
