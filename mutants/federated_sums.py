@@ -14,8 +14,23 @@ _lost = partial(Mutant, room="secure federations", tests=("tests/federated/test_
 _law = partial(Mutant, room="secure federations", tests=("tests/federated/test_secure_law.py",))
 _agreed = partial(Mutant, room="secure federations", tests=("tests/federated/test_secure_covenants.py",))
 _trained = partial(Mutant, room="secure federations", tests=("tests/federated/test_secure_trainings.py",))
+_judged = partial(Mutant, room="secure federations", tests=("tests/federated/test_secure_evaluation.py",))
 
 BUGS = [
+    _judged(
+        name="figures-beside-the-budget",
+        file=f"{_HERE}/covenant.py",
+        old="math.sqrt(share) * mu), math.sqrt(1 - share) * mu\n        if to_learn",
+        new="math.sqrt(share) * mu), mu\n        if to_learn",
+        why="what held-out rows tell is not paid for by the training",
+    ),
+    _judged(
+        name="noise-of-figures-understated",
+        file="src/hushpoint/estimators/held_out.py",
+        old="return {merit: std / math.sqrt(share) for merit",
+        new="return {merit: std for merit",
+        why="people take noise for what the model is worth",
+    ),
     _refused(
         name="no-line-in-the-ledger",
         file=f"{_HERE}/site.py",
@@ -43,6 +58,34 @@ BUGS = [
         old="if self.limit is not None and not within_limit(",
         new="if self.limit is None and not within_limit(",
         why="covenant after covenant takes its budget",
+    ),
+    _refused(
+        name="limit-for-others-counts-for-this",
+        file=f"{_HERE}/spending.py",
+        old="    if limit.unit not in (None, price.unit) or",
+        new="    if False and limit.unit not in (None, price.unit) or",
+        why="a limit for users lets through what is counted for records",
+    ),
+    _refused(
+        name="keys-again-after-the-end",
+        file=f"{_HERE}/site.py",
+        old="keep, last=max(last, lasts.get(run, 0)))",
+        new="keep, last=last)",
+        why="a site without its round's state writes other keys for the same round",
+    ),
+    _agreed(
+        name="any-method-from-outside",
+        file=f"{_HERE}/trainings.py",
+        old='if self.plan.method not in WITH_PLANS or self.plan.schedule.law != "all":',
+        new="if False:",
+        why="coordinate descent sends the sum of all coordinates under the bound of one",
+    ),
+    _agreed(
+        name="promise-against-others-than-agreed",
+        file=f"{_HERE}/covenant.py",
+        old="self.whole.colluders == colluders,",
+        new="self.whole.colluders >= colluders,",
+        why="noise is for fewer colluders than the promise names",
     ),
     _refused(
         name="what-has-no-bound-costs-nothing",

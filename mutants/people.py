@@ -461,9 +461,8 @@ BUGS = [
     _tables(
         name="raw-counts-in-the-model-file",
         file=f"{_HERE}/tables/training.py",
-        old='"learned_ranges": list(known.to_learn),',
-        new='"learned_ranges": list(known.to_learn),\n'
-        '            "per_value": np.unique(y, return_counts=True)[1].tolist(),',
+        old="guarantee, items, list(known.to_learn))",
+        new="guarantee, items, [*known.to_learn, *np.unique(y, return_counts=True)[1].tolist()])",
         why="a published file has counts without noise",
     ),
     _tables(
@@ -476,8 +475,8 @@ BUGS = [
     _tables(
         name="rows-of-users-counted-aloud",
         file=f"{_HERE}/tables/training.py",
-        old='"rows": items if users is None else None,',
-        new='"rows": len(y),',
+        old="guarantee, items, list(known.to_learn))",
+        new="guarantee, len(y), list(known.to_learn))",
         why="a published file tells how many rows users have",
     ),
     _scores(

@@ -147,8 +147,8 @@ BUGS = [
     _accounting(
         name="fixed-size-as-poisson",
         file=f"{_HERE}/subsampling.py",
-        old="profile = two_way_profile(2 / noise_multiplier, sample_size / items)",
-        new="profile = two_way_profile(1 / noise_multiplier, sample_size / items)",
+        old="two_way_profile(2 / noise_multiplier, part)",
+        new="two_way_profile(1 / noise_multiplier, part)",
         why="whoever fills the place of an unsampled item moves the sum too",
     ),
     _accounting(

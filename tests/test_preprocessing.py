@@ -373,7 +373,7 @@ def released_noise(std, rounds=40, searches=200, seed=3, factor=1.0, lattice=Tru
     """What a search adds to its counts, on data without any value: every statistic is 0."""
     missing = np.full(3, np.nan)
     nothing = WholeShares(missing, None, WHOLE) if lattice else quantiles._Shares(missing, None)
-    grids = [quantiles._Grid(0.0, 1.0, 1e-9, rounds)] * searches
+    grids = [quantiles.Grid(0.0, 1.0, 1e-9, rounds)] * searches
     size = round(std * factor * WHOLE) if lattice else std * factor
     asked = [WHOLE // 2 if lattice else 0.5] * searches
     counted = quantiles._Counted([nothing] * searches, asked, size, lattice)

@@ -34,6 +34,8 @@ def class_set(labels: NDArray[Any], declared: Any = None) -> NDArray[Any]:
 def declared_classes(declared: Any) -> NDArray[Any]:
     """Declared classes, sorted: at least two different ones, all words or all numbers."""
     remedy = "Pass at least two different classes of one kind, for example classes=['no', 'yes']."
+    if declared is None:
+        raise ValueError(f"classes are not declared. {remedy}")
     if isinstance(declared, (str, bytes, dict)):
         raise ValueError(f"classes is a {type(declared).__name__}. {remedy}")
     try:

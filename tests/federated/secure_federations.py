@@ -93,9 +93,9 @@ def estimator(kind, **options):
     """An estimator with everything declared."""
     declared = {"epsilon": 8.0, "delta": 1e-5, "row_norm": 1.5, **options}
     if kind == "logistic":
-        return hp.PrivateLogisticRegression(classes=["no", "yes"], **declared)
+        return hp.PrivateLogisticRegression(**{"classes": ["no", "yes"], **declared})
     if kind == "svc":
-        return hp.PrivateLinearSVC(classes=["a", "b", "c"], **declared)
+        return hp.PrivateLinearSVC(**{"classes": ["a", "b", "c"], **declared})
     make = {"linear": hp.PrivateLinearRegression, "lasso": hp.PrivateLasso, "huber": hp.PrivateHuberRegressor}[kind]
     return make(target_range=(-2.0, 2.0), **declared)
 

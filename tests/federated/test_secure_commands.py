@@ -88,7 +88,8 @@ def test_a_new_federation_trains_a_model_of_its_tables(tmp_path):
     shown = command("simulate", place, "--in-process")
     assert "an untrusted server included" in shown
     record = json.loads((place / "simulation" / "run" / "run.json").read_text())
-    assert (record["status"], record["trusted"], record["rounds"]) == ("finished", "nobody", 20)
+    assert (record["status"], record["trusted"]) == ("finished", "nobody")
+    assert record["rounds"] <= 20
     model = load_model(place / "simulation" / "run" / "model.json")
     assert model.guarantee.epsilon <= 1.0
     assert model.predict({"age": np.array([5, 95]), "ward": np.array(["a", "a"])}).tolist() == ["no", "yes"]

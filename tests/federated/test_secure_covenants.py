@@ -104,9 +104,11 @@ def test_every_field_is_in_the_digest(kind, covenants):
         ("items.0", 41),
         ("items.0", 0),
         ("colluders", 3),  # nobody honest is left
+        ("whole.colluders", 2),  # against more of them than noise is shared for
+        ("whole.colluders", 0),
         ("threshold", 2),
         ("kind", "sums"),
-        ("format", 2),
+        ("format", 1),
     ],
 )
 def test_a_covenant_that_promises_more_than_it_keeps_is_none(path, value, covenants):
@@ -131,9 +133,11 @@ def test_how_many_rows_a_site_has_is_in_a_covenant_only_where_it_is_public(coven
 
 
 def test_no_covenant_is_made_of_other_text():
-    for text in ("", "{}", "[]", "null", '{"kind": "secure sums", "format": 1}'):
+    for text in ("", "{}", "[]", "null", '{"kind": "secure sums"}', '{"kind": "secure sums", "format": 2}'):
         with pytest.raises(ValueError, match="no covenant"):
             Covenant.from_json(text)
+    with pytest.raises(ValueError, match="format 1 and this version of hushpoint reads 2"):
+        Covenant.from_json('{"kind": "secure sums", "format": 1}')
 
 
 # --- what may be spent
@@ -194,6 +198,32 @@ def test_plans_that_secure_sums_cannot_run_are_refused_by_name():
         plan_covenant(agreement, real, BUDGET)
     with pytest.raises(ValueError, match="epsilon"):
         plan_covenant(agreement, plan_of("dp_sgd", whole), hp.Budget(101.0, 1e-5))
+
+
+def test_a_covenant_from_outside_names_a_method_whose_messages_are_what_is_paid_for(covenants):
+    # catches: one coordinate of a gradient in the certificate, the sum of all of them in the message
+    record = json.loads(covenants["dp_sgd"].to_json())
+    whole = problem(4)
+    one = hp.methods.dp_cd(whole, steps=3, step_size=0.1, lattice=True, budget=replace(BUDGET, unit="user"))
+    sampled = hp.methods.dp_sgd(whole, steps=3, step_size=0.1, sample_prob=0.5, noise_std=1.0, lattice=True)
+    for plan in (one, sampled):
+        with pytest.raises(ValueError, match="Secure sums take anchored_admm, dp_sgd, dp_fedavg with all sites"):
+            Covenant.from_json(json.dumps(copied(record, **{"training.plan": plan.to_dict()})))
+
+
+@pytest.mark.parametrize(
+    ("kind", "words"),
+    [
+        ("estimator", ["rows scaled to norm <= 1.5", "the set of classes is declared"]),
+        ("users", ["rows scaled to norm <= 1.5", "all rows of a user are at one site"]),
+        ("dp_sgd", ["rows scaled to norm <= 3"]),
+        ("anchored_admm", ["of the public point, in whole numbers"]),
+    ],
+)
+def test_a_promise_names_what_it_rests_on(kind, words, covenants):
+    promise = " ".join(str(covenants[kind].promise()).split())
+    assert all(word in promise for word in words)
+    assert "at most 1 of the agreed sites in league with the server" in promise
 
 
 def test_the_noise_of_a_plan_is_for_the_budget_whatever_the_plan_was_made_with():

@@ -24,9 +24,9 @@ from hushpoint.federated.keys import new_key
 from hushpoint.federated.ledger import Participation, SiteStore
 from hushpoint.federated.secure.price import encoding_of, round_price
 from hushpoint.federated.secure.public import Course, Public
-from hushpoint.federated.secure.site import SiteData
+from hushpoint.federated.secure.site import SecureSite, SiteData
 from hushpoint.federated.secure.store import SecureStore
-from hushpoint.federated.secure.wire import Ask, Question, decode_ask, decode_said, encode
+from hushpoint.federated.secure.wire import END, Ask, Question, decode_ask, decode_said, encode
 from hushpoint.secure.claim import SecureClaim
 
 
@@ -125,6 +125,19 @@ def test_rounds_with_noise_of_ones_own_count_within_the_limit(setting, cost):
     assert begun(site).reason == ("" if cost == {"user": 0.1} else "limit")
     poor = site_of(setting, 0, limit=hp.Budget(0.01, 1e-5))
     assert begun(poor).reason == "limit"
+
+
+def test_a_limit_for_other_people_or_neighbours_lets_nothing_through():
+    # catches: the epsilon of a record, or of a row left out, held against a limit for users, or for replaced ones
+    for adjacency in ("replace-one", "zero-out"):
+        setting = with_estimator("logistic", adjacency=adjacency)
+        limits = {
+            "": [{}, {"unit": "record"}, {"adjacency": adjacency}],
+            "limit": [{"unit": "user"}, {"adjacency": "zero-out" if adjacency == "replace-one" else "replace-one"}],
+        }
+        for reason, whose in limits.items():
+            for one in whose:
+                assert begun(site_of(setting, 0, limit=hp.Budget(50.0, 1e-5, **one))).reason == reason
 
 
 def test_hours(setting):
@@ -244,6 +257,22 @@ def test_one_question_a_round(setting):
         assert begun(site, number, question).reason == "refused"
     assert begun(site, 6, question).letter != letter
     assert begun(site, 5, question).reason == "refused"
+
+
+def test_a_round_whose_secrets_are_gone_is_over(setting):
+    """Keys are written once for a round, also where a server ends the run in it, or another run takes its place."""
+    site = site_of(setting, 0)
+    assert begun(site, 3).status == "letter"
+    assert said(site, END, 3).status == "letter"
+    assert begun(site, 3).reason == "refused"
+    assert begun(site, 4).status == "letter"
+    other = with_plan("dp_fedavg", sites=3, run="another")
+    beside = SecureSite(other.covenant, 0, other.data[0], site.store, other.keys[0])
+    assert said(beside, END, 0).status == "letter"  # of a run without a round here: it ends no other's
+    assert said(site, "shares", 4, payload=b"").reason == "refused"  # the round is open: what was sent is no letter
+    assert begun(beside).status == "letter"
+    assert begun(site, 4).reason == "refused"
+    assert begun(site, 5).status == "letter"
 
 
 def test_requests_for_others_and_of_others(setting):

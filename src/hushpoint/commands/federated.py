@@ -434,14 +434,19 @@ def _secure_status(here: Any, as_json: bool) -> None:
     except Damaged:
         raise ValueError(f"the ledger in {str(here.folder)!r} is lost or damaged. Restore it from a copy.") from None
     entries = ledger.of(covenant.run)
-    said = claimed(entries, covenant).guarantee(covenant.budget.delta)
+    counted, promise = claimed(entries, covenant), covenant.promise()
+    so_far = counted.epsilon(covenant.budget.delta)
     if as_json:
-        record = {"site": here.number, "run": covenant.name, "rounds": len(entries), "spent": [said.to_dict()]}
+        record = {
+            "site": here.number, "run": covenant.name, "rounds": len(entries), "counted_so_far": so_far,
+            "promised": [promise.to_dict()],
+        }  # fmt: skip
         typer.echo(json.dumps({**record, "in_all_runs": ledger.before + len(ledger.entries)}, indent=2))
         return
     typer.echo(
         f"Site {here.number} took part in {len(entries)} rounds of run {covenant.name}, in "
-        f"{ledger.before + len(ledger.entries)} in all.\n- {said}"
+        f"{ledger.before + len(ledger.entries)} in all. Counted so far: epsilon = {so_far:.4g}.\nWhen rounds stop is "
+        f"the server's choice, so what holds is what was promised:\n- {promise}"
     )
 
 
@@ -504,6 +509,12 @@ def _conclude(ended: Outcome, place: Path, as_json: bool) -> None:
     else:
         for guarantee in record.get("spent", []):
             _say(f"- {guarantee['statement']}")
+        if told := record.get("held_out"):
+            from hushpoint.tables.figures import Figure, in_words
+
+            figures = {name: Figure(**figure) for name, figure in told["figures"].items()}
+            said = ", ".join(f"{words} {value}" for words, value in in_words(figures, "hidden by the noise"))
+            _say(f"On {told['items']:,} held-out {told['unit']}s, with noise: {said}.")
     if ended.name in ("finished", "spent"):
         if not as_json:
             _say(f"The run is {ended.name}: {place / 'run.json'}")

@@ -89,6 +89,10 @@ class PrivateLinear(TellsOfRefits, BaseEstimator):
         """What each model is to predict."""
         raise NotImplementedError
 
+    def _checked_rows(self, X: Any, y: Any) -> tuple[Any, NDArray[Any]]:
+        """X and y, once they are rows and targets that this estimator is for."""
+        raise NotImplementedError
+
     def _keep(self, models: Array) -> None:
         """Set the attributes that predictions are made with."""
         raise NotImplementedError

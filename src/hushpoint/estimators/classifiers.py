@@ -42,9 +42,7 @@ class _PrivateClassifier(ClassifierMixin, PrivateLinear):
         groups : array of shape (rows,), optional
             The user of each row: the guarantee is then for users, who count equally however many rows they have.
         """
-        X, y = self._checked(X, y)
-        if self.classes is None:  # of declared ones it is known what they are
-            require_labels(y)
+        X, y = self._checked_rows(X, y)
         self.classes_ = class_set(y, self.classes)
         if len(self.classes_) < 2:
             raise ValueError(
@@ -63,6 +61,13 @@ class _PrivateClassifier(ClassifierMixin, PrivateLinear):
             self.guarantee_ = replace(stated, assumptions=(*stated.assumptions, READ_FROM_LABELS))
         self._keep(models)
         return self
+
+    def _checked_rows(self, X: Any, y: Any) -> tuple[Any, NDArray[Any]]:
+        X, y = self._checked(X, y)
+        if self.classes is None:  # of declared ones it is known what they are
+            require_labels(y)
+        class_set(y, self.classes)
+        return X, y
 
     def _declare(self) -> tuple[Loss, int]:
         self.classes_, self._softmax = declared_classes(self.classes), False

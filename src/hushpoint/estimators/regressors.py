@@ -36,12 +36,15 @@ class _PrivateRegressor(RegressorMixin, PrivateLinear):
         groups : array of shape (rows,), optional
             The user of each row: the guarantee is then for users, who count equally however many rows they have.
         """
-        X, y = self._checked(X, y, y_numeric=True)
-        y = y.astype(np.float64)
+        X, numbers = self._checked_rows(X, y)
         loss, _ = self._declare()
-        targets = self._targets(y)
+        targets = self._targets(numbers)
         self._keep(self._fit(X, targets[0], targets, loss, groups))
         return self
+
+    def _checked_rows(self, X: Any, y: Any) -> tuple[Any, Array]:
+        X, y = self._checked(X, y, y_numeric=True)
+        return X, y.astype(np.float64)
 
     def _declare(self) -> tuple[Loss, int]:
         return self._scaled_loss(self._target_scale()[1]), 1

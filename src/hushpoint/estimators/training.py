@@ -46,7 +46,9 @@ _SLOPE = 0.5  # of a logistic loss at 0
 _LIFT = 4e-15  # more than accounting rounds up: what a plan states is then within its share
 
 
-Part = Literal["ranges", "target", "means", "second moments", "length", "descent", "calibration", "residual", "plan"]
+Part = Literal[
+    "ranges", "target", "means", "second moments", "length", "descent", "calibration", "residual", "held out", "plan"
+]
 Ranges = tuple[tuple[float, float], ...]
 
 
@@ -72,7 +74,7 @@ class Link:
 class Answer:
     """What a plan made public: its model, and the public point after its last step.
 
-    No numbers at all stand for a calibration, or for residuals, that could not be paid for any more.
+    No numbers at all stand for a plan of the end (calibration, residuals, held-out rows) that could not be paid for.
     """
 
     model: Array
@@ -83,12 +85,14 @@ class Answer:
 class Found:
     """Linear models, a row each (the intercept last where there is one), and what is known of their errors.
 
-    ``ranges`` are those of columns that were learned on the way, if any were.
+    ``ranges`` are those of columns that were learned on the way, if any were; ``held_out`` is what rows told that no
+    training saw, if they were asked.
     """
 
     models: Array
     errors: tuple[ErrorBars, ...]
     ranges: Ranges | None = field(default=None, kw_only=True)
+    held_out: Array | None = field(default=None, kw_only=True)
 
 
 Chain = Generator[Link, Answer, Found]

@@ -397,6 +397,7 @@ class Federation:
             f"superlink = {toml_value(self.address)}",
             "# The data, relative to this file: .csv, .csv.gz, .parquet, .npz (X, y) or .npy (y in the last column).",
             'data = "data.csv"',
+            '# test = "test.csv"  # held-out rows, where [evaluation] asks for figures on them',
             '# window = "22:00-06:00"  # hours in which this site takes part, by its own clock',
             '# plugins = ["package.module"]  # modules of your choice whose losses and regularisers the plan may name',
             "# [limit]  # what this site will spend in all runs together, whatever the plan allows",
@@ -512,7 +513,7 @@ class Site:
     def settings(self) -> dict[str, Any]:
         """``site.toml``."""
         settings = toml_settings(self.folder / "site.toml")
-        only(settings, "site.toml", ("site", "superlink", "data", "window", "plugins", "limit", "testing"))
+        only(settings, "site.toml", ("site", "superlink", "data", "test", "window", "plugins", "limit", "testing"))
         return settings
 
     @property

@@ -38,12 +38,21 @@ def secure_page(place: Path) -> str:
         lead,
         [
             ("The guarantee", _guarantee(run)),
+            *_figures(run),
             ("The rounds", _rounds(lines)),
             ("The sites", _sites(run, lines)),
             ("What was agreed", [_agreed(run)]),
-            ("Run it again", [commands("hushpoint federated run DIRECTORY", f"hushpoint report {folder.name}")]),
+            _next(run["status"], folder.name),
         ],
     )
+
+
+def _next(status: str, folder: str) -> tuple[str, list[Html]]:
+    if status == "finished":
+        return "Use it", [
+            commands(f"hushpoint predict {folder}/model.json NEW.csv", f"hushpoint report {folder}/model.json")
+        ]
+    return "Go on with it", [commands("hushpoint federated run DIRECTORY", f"hushpoint report {folder}")]
 
 
 def _guarantee(run: Line) -> list[Html]:
@@ -59,17 +68,29 @@ def _guarantee(run: Line) -> list[Html]:
     return [element("p", said), element("p", spent), words.plainly(now, "the run")]
 
 
+def _figures(run: Line) -> list[tuple[str, list[Html]]]:
+    from hushpoint.tables.figures import Figure, in_words
+
+    told = run.get("held_out")
+    if not told:
+        return []
+    figures = in_words({name: Figure(**figure) for name, figure in told["figures"].items()}, "hidden by the noise")
+    said = (
+        f"Means over {told['items']:,} {told['unit']}s that no training saw, summed in secret like every release; "
+        "after ± stands the standard deviation of the noise. They are within the guarantee above."
+    )
+    return [("How good it is", [element("p", said), table("On held-out rows", ("what", "value"), figures)])]
+
+
 def _rounds(lines: Sequence[Line]) -> list[Html]:
     if not lines:
         return [element("p", "No round was finished yet.")]
-    header = ["round", "epsilon", "asked", "in the sum", "attempts", "bytes down", "bytes up"]
+    header = ["round", "epsilon", "in the sum", "bytes down", "bytes up"]
     listed = [
         [
             str(line["round"]),
             ", ".join(number(value) for value in line["epsilon"].values()),
-            str(len(line["asked"])),
-            str(len(line["answered"])),
-            str(line["attempts"]),
+            f"{len(line['answered'])} of {len(line['asked'])}",
             f"{line['bytes_down']:,}",
             f"{line['bytes_up']:,}",
         ]

@@ -16,19 +16,9 @@ from hushpoint.noise import source_for
 from hushpoint.privacy.gaussian import compose_mu, gdp_epsilon, gdp_mu
 from hushpoint.privacy.guarantee import Adjacency, Guarantee, Unit, checked_delta, checked_epsilon
 from hushpoint.tables.budget import settled_delta
-from hushpoint.tables.figures import Figure, exact_figures
+from hushpoint.tables.figures import Figure, exact_figures, in_words
 from hushpoint.tables.model_file import TableModel
 from hushpoint.tables.outcomes import outcomes_of
-
-_WORDS = {
-    "accuracy": "accuracy",
-    "baseline_accuracy": "accuracy of always answering the commonest class",
-    "log_loss": "log loss",
-    "roc_auc": "area under the curve",
-    "r2": "R2",
-    "rmse": "root mean squared error",
-    "baseline_rmse": "root mean squared error of always answering the mean",
-}
 
 
 @dataclass(frozen=True)
@@ -75,7 +65,7 @@ class Evaluation:
         whose = f"{self.items:,} users, each counted once, by the mean over their rows"
         head = f"{self.model} on {self.table}: {whose if self.unit == 'user' else f'{self.items:,} rows'}."
         absent = "not defined for this table" if self.guarantee is None else "hidden by the noise"
-        lines = [(_WORDS[name], _told(figure) or absent) for name, figure in self.figures.items()]
+        lines = in_words(self.figures, absent)
         width = max(len(words) for words, _ in lines)
         table = [f"  {words:<{width}}  {told}" for words, told in lines]
         noise = [] if self.guarantee is None else ["", "After ± stands the standard deviation of the noise."]
@@ -143,10 +133,3 @@ def _check_budget(epsilon: float | None, delta: float | None, adjacency: str | N
                 f"{name} is {value!r} and epsilon is not given, without which there is no noise and no guarantee. Pass "
                 f"an epsilon, or leave out {name} for exact figures."
             )
-
-
-def _told(figure: Figure) -> str:
-    if figure.value is None:
-        return ""
-    value = f"{figure.value:.4f}" if abs(figure.value) < 10 else f"{figure.value:.5g}"
-    return value if figure.noise_std is None else f"{value} ± {figure.noise_std:.2g}"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -22,6 +23,29 @@ class Figure:
 
     value: float | None
     noise_std: float | None = None
+
+
+_NAMES = {
+    "accuracy": "accuracy",
+    "baseline_accuracy": "accuracy of always answering the commonest class",
+    "log_loss": "log loss",
+    "roc_auc": "area under the curve",
+    "r2": "R2",
+    "rmse": "root mean squared error",
+    "baseline_rmse": "root mean squared error of always answering the mean",
+}
+
+
+def in_words(figures: Mapping[str, Figure], absent: str) -> list[tuple[str, str]]:
+    """What each figure is called and what it is, with the deviation of its noise after ±."""
+    return [(_NAMES[name], _told(figure) or absent) for name, figure in figures.items()]
+
+
+def _told(figure: Figure) -> str:
+    if figure.value is None:
+        return ""
+    value = f"{figure.value:.4f}" if abs(figure.value) < 10 else f"{figure.value:.5g}"
+    return value if figure.noise_std is None else f"{value} ± {figure.noise_std:.2g}"
 
 
 def exact_figures(model: TableModel, seen: Outcomes) -> dict[str, Figure]:

@@ -55,7 +55,7 @@ def noisy_figures(
     if isinstance(declared, Number):
         right, place, off_middle = _shared_out(number_merits(seen, declared), NUMBER_SHARES, seen, mu, source)
         spent = [right.mu, place.mu, off_middle.mu]
-        return _of_numbers(right, place, off_middle, declared.high - declared.low), spent, _NUMBERS_RELEASED
+        return of_numbers(right, place, off_middle, declared.high - declared.low), spent, _NUMBERS_RELEASED
     score, baseline = _shared_out(class_merits(seen, model.schema.classes), CLASS_SHARES, seen, mu, source)
     figures = {"accuracy": Figure(score.mean, score.std), "baseline_accuracy": Figure(baseline.mean, baseline.std)}
     return figures, [score.mu, baseline.mu], _CLASSES_RELEASED
@@ -92,7 +92,7 @@ def _released(seen: Outcomes, merits: list[Array], mu: float, source: Source, pl
     return Released((whole + noise) / one, math.sqrt(scale * scale + 1 / 12) / one, mu)
 
 
-def _of_numbers(right: Released, place: Released, off_middle: Released, width: float) -> dict[str, Figure]:
+def of_numbers(right: Released, place: Released, off_middle: Released, width: float) -> dict[str, Figure]:
     """R2 and errors from what was released; their standard deviations are those of small noise."""
     error, shift = 1 - right.mean, place.mean - 0.5
     spread, spread_std = off_middle.mean / 4 - shift * shift, math.hypot(off_middle.std / 4, 2 * shift * place.std)

@@ -6,13 +6,15 @@ import hashlib
 import json
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
 from hushpoint._checks import require, require_count, require_inside
 from hushpoint.estimators.base import PrivateLinear
 from hushpoint.estimators.declared import Declared
+from hushpoint.estimators.training import Part
+from hushpoint.federated.secure.evaluation import EVALUATION_SHARE, Evaluation
 from hushpoint.federated.secure.price import fits, share_of, whole_budget
 from hushpoint.federated.secure.ranges import RangeSearch
 from hushpoint.federated.secure.trainings import EstimatorTraining, Training, plan_training, training_from_dict
@@ -23,9 +25,10 @@ from hushpoint.problem import Facts
 from hushpoint.schema import Number
 from hushpoint.secure.agreement import Agreement, Roster
 from hushpoint.secure.claim import SecureClaim
+from hushpoint.tables.budget import settled_delta
 from hushpoint.tables.ranges import RANGE_SHARE
 
-_FORMAT = 1
+_FORMAT = 2
 ROUNDS = 20  # that a federation takes where it is not said: deployed, each takes seconds
 SPARE = 2  # rounds that may fail
 
@@ -71,8 +74,16 @@ class Covenant:
         if self.training.sites_are_items:
             agreed = _rows_of_sites(facts)
             require(tuple(self.items) == agreed, "items", self.items, f"The plan is for {agreed} rows.")
+        held_out = self.training.held_out
+        if held_out:
+            told = f"{len(held_out)} numbers"
+            require(len(held_out) == sites, "held_out", told, f"Pass one for each of {sites} sites.")
+        colluders = self.agreement.colluders
+        said = f"against {self.whole.colluders} colluders"
+        require(self.whole.colluders == colluders, "whole", said, f"The agreement is for {colluders}.")
         claim = SecureClaim(0.0, 0.0, 0.0, self.training.unit, self.training.adjacency, self.agreement.colluders)
         require(fits(claim, self.whole), "whole", "for another unit", "Pass one for the unit of the training.")
+        settled_delta(self.budget.delta, facts.items, "site" if self.about.get("unit") == "site" else facts.unit)
         promised = self.whole.delta(self.budget.epsilon) <= self.budget.delta
         require(promised, "whole", "more than the budget", "Pass what price.whole_budget gives.")
 
@@ -102,9 +113,19 @@ class Covenant:
         told = self.digest.hex()[:40]
         return " ".join(told[k : k + 4] for k in range(0, 40, 4))
 
+    def items_for(self, part: Part) -> tuple[int, ...]:
+        """How many items each site has for a part of the training."""
+        return self.training.held_out if part == "held out" else self.items
+
     def promise(self) -> Guarantee:
         """What is promised whatever happens, once every site holds to the covenant."""
-        return self.whole.guarantee(self.budget.delta)
+        return self.stated(self.whole)
+
+    def stated(self, claim: SecureClaim) -> Guarantee:
+        """A claim in words, with all that it rests on."""
+        made = claim.guarantee(self.budget.delta)
+        alone = ("each site counts as one user",) if self.about.get("unit") == "site" else ()
+        return replace(made, assumptions=(*made.assumptions, *alone, *self.training.grounds))
 
     def to_json(self) -> str:
         """The covenant as all parties keep it."""
@@ -131,8 +152,13 @@ class Covenant:
         """What ``to_json`` wrote."""
         try:
             record = json.loads(text)
-            if record["kind"] != "secure sums" or record["format"] != _FORMAT:
+            if record["kind"] != "secure sums":
                 raise KeyError
+            if record["format"] != _FORMAT:
+                raise ValueError(
+                    f"the covenant has format {record['format']} and this version of hushpoint reads {_FORMAT}. Run "
+                    "the version that it was made with, the same for all parties, or agree anew with this one."
+                )
             roster = Roster(tuple((name, bytes.fromhex(key)) for name, key in record["roster"]))
             numbers = (record[name] for name in ("survivors", "colluders", "threshold"))
             return Covenant(
@@ -160,6 +186,8 @@ def estimator_covenant(
     spare: int = SPARE,
     to_learn: Mapping[str, Number] | None = None,
     range_share: float = RANGE_SHARE,
+    held_out: Sequence[int] | None = None,
+    evaluation_share: float = EVALUATION_SHARE,
     about: Mapping[str, Any] | None = None,
 ) -> Covenant:
     """A covenant to train an estimator: nothing else is to be chosen.
@@ -179,18 +207,28 @@ def estimator_covenant(
         Columns whose ranges are learned first, in a few rounds more.
     range_share : float
         The share of the budget (of mu squared) for these.
+    held_out : sequence of int, optional
+        Items of each site that no training sees, beside ``items``: at the end they tell how good the model is.
+    evaluation_share : float
+        The share of the budget (of mu squared) for that.
     """
     require_count("spare", spare, least=0)
     whole = whole_budget(budget, unit, estimator.adjacency, agreement.colluders)
+    beside = (RANGE_ROUNDS if to_learn else 0) + (held_out is not None)
+    told = None if held_out is None else tuple(require_count("held_out", count) for count in held_out)
 
     def planned(taken: int) -> EstimatorTraining:
         """The training, with room for spare rounds beside so many."""
-        mu = share_of(whole, taken + (RANGE_ROUNDS if to_learn else 0), spare)
-        ranges = None
+        mu = share_of(whole, taken + beside, spare)
+        ranges = evaluation = None
+        if told is not None:
+            share = require_inside("evaluation_share", evaluation_share, remedy="Pass a number between 0 and 1.")
+            evaluation, mu = Evaluation(told, math.sqrt(share) * mu), math.sqrt(1 - share) * mu
         if to_learn:
             share = require_inside("range_share", range_share, remedy="Pass the ranges' share, between 0 and 1.")
             ranges, mu = RangeSearch.of(to_learn, math.sqrt(share) * mu), math.sqrt(1 - share) * mu
-        return EstimatorTraining(Declared.of(estimator, sum(items), features, mu, unit=unit, rounds=rounds), ranges)
+        declared = Declared.of(estimator, sum(items), features, mu, unit=unit, rounds=rounds)
+        return EstimatorTraining(declared, ranges, evaluation)
 
     taken = require_count("rounds", rounds)
     training = planned(taken)

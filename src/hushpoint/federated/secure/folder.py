@@ -31,7 +31,7 @@ from hushpoint.secure.agreement import Agreement, Roster
 if TYPE_CHECKING:
     from cryptography.hazmat.primitives.asymmetric.ec import EllipticCurvePublicKey
 
-_TABLES = ("model", "method", "budget", "sites", "secure")
+_TABLES = ("model", "method", "budget", "sites", "secure", "evaluation")
 _SECURE = ("colluders", "survivors", "threshold", "rounds", "spare")
 
 
@@ -46,6 +46,8 @@ def make_covenant(settings: Mapping[str, Any], shape: Shape, roster: Roster, run
     )
     about: dict[str, Any] = {"schema": shape.to_dict(), "model": model}
     if "name" not in model:
+        if "evaluation" in settings:
+            raise ValueError("[evaluation] is of models with a name: a plan has none to evaluate. Leave it out.")
         if "rounds" in secure:
             raise ValueError("rounds is in [secure], and a plan has its own in [method]. Write it there.")
         method = {"lattice": True, **table(settings, "method")}
@@ -78,18 +80,29 @@ def make_covenant(settings: Mapping[str, Any], shape: Shape, roster: Roster, run
         spare=spare,
         to_learn=learner.to_learn,
         range_share=learner.range_share,
+        **_evaluation(settings, unit, count),
         about=about,
     )
 
 
-def _items(sites: Mapping[str, Any], unit: str, count: int) -> list[int]:
+def _evaluation(settings: Mapping[str, Any], unit: str, count: int) -> dict[str, Any]:
+    """What ``[evaluation]`` says, as ``estimator_covenant`` takes it."""
+    if "evaluation" not in settings:
+        return {}
+    asked = dict(table(settings, "evaluation"))
+    only(asked, "[evaluation]", ("rows", "users", "share"))
+    share = {"evaluation_share": asked.pop("share")} if "share" in asked else {}
+    return {"held_out": _items(asked, unit, count, "[evaluation]"), **share}
+
+
+def _items(sites: Mapping[str, Any], unit: str, count: int, where: str = "[sites]") -> list[int]:
     """How many items each site has, all public."""
     if unit == "site":
         return [1] * count
     name = "rows" if unit == "record" else "users"
     given = sites.get(name)
     if not isinstance(given, list) or len(given) != count:
-        raise ValueError(f"[sites] needs {name} = [...], the public number of {name} of each of {count} sites.")
+        raise ValueError(f"{where} needs {name} = [...], the public number of {name} of each of {count} sites.")
     return [require_count(name, one) for one in given]
 
 
@@ -281,7 +294,10 @@ class SecureSiteFolder:
         if isinstance(training, PlanTraining):
             X, y = Shape.from_dict(covenant.about["schema"]).load(path)
             return SiteData(site_rows(training.plan, base.number, X, y))
-        return Learner.of(covenant.about, covenant.budget).data(covenant, path)
+        test = base.folder / str(base.settings().get("test", "test.csv"))
+        if training.held_out and not test.is_file():
+            raise ValueError(f'there is no file {str(test)!r} with held-out rows. Name it in site.toml: test = "...".')
+        return Learner.of(covenant.about, covenant.budget).data(covenant, path, test)
 
     def secure_site(self, *, store: SiteStore | None = None) -> SecureSite:
         """The site with its data, for the covenant that its people accepted."""
@@ -322,13 +338,17 @@ def is_secure(folder: Path) -> bool:
 
 def words_of(covenant: Covenant) -> str:
     """A covenant for people: what is trained, for whom, against whom, in how many rounds."""
-    agreement, facts = covenant.agreement, covenant.training.facts
+    agreement, training = covenant.agreement, covenant.training
+    facts = training.facts
     names = ", ".join(name for name, _ in agreement.roster.sites)
-    what = covenant.about.get("model", {}).get("name") or "plan"
+    what = training.plan.method if isinstance(training, PlanTraining) else covenant.about["model"]["name"]
     away = covenant.sites - agreement.survivors
     waits = "waits for all sites" if away == 0 else f"goes on without up to {away} sites"
+    models = training.models
+    each = f" for each of {models} models" if models > 1 else ""
     return (
         f"{what} over {covenant.sites} sites ({names}), {facts.items} items, {facts.features} features\n"
-        f"each round {waits}; {agreement.colluders} of them may collude with the server; room for {covenant.spare} "
-        f"failed rounds\n{covenant.promise()}\nfingerprint  {covenant.fingerprint}"
+        f"at most {training.rounds} rounds{each}, each of which {waits}; {agreement.colluders} of the sites may\n"
+        f"collude with the server; room for {covenant.spare} failed rounds\n{covenant.promise()}\n"
+        f"fingerprint  {covenant.fingerprint}"
     )

@@ -10,6 +10,8 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
+from sklearn.base import clone
 
 from hushpoint.estimators.base import PrivateLinear
 from hushpoint.estimators.declared import finished, rows_of
@@ -27,6 +29,9 @@ from hushpoint.noise import source_for
 from hushpoint.privacy.guarantee import Budget, Guarantee, Unit
 from hushpoint.secure.agreement import Agreement, Roster
 from hushpoint.secure.primitives import signing_public
+
+Part = tuple[Any, NDArray[Any], NDArray[Any] | None]
+"""X, y and, where users are protected, whose row each is."""
 
 
 @dataclass(frozen=True)
@@ -116,7 +121,8 @@ def fit_across(
     Parameters
     ----------
     estimator : PrivateLinear
-        Any private linear model with its ``row_norm``, ``delta``, and ``classes`` or ``target_range`` declared.
+        Any private linear model with its ``row_norm``, ``delta``, and ``classes`` or ``target_range`` declared. An
+        integer ``random_state`` is for experiments, as in ``fit``.
     sites : sequence of (X, y) or (X, y, groups)
         The rows of each site. With groups the unit is the user, and all rows of a user are at one site.
     colluders : int
@@ -135,11 +141,12 @@ def fit_across(
     estimator
         The same one, fitted.
     """
-    with_groups = [len(site) == 3 for site in sites]
-    if len(set(with_groups)) != 1 or not all(len(site) in (2, 3) for site in sites):
-        raise ValueError("sites has entries of different kinds. Pass (X, y) for each site, or (X, y, groups) for each.")
-    unit: Unit = "user" if with_groups[0] else "record"
-    parts = [(site[0], np.asarray(site[1]), np.asarray(site[2]) if len(site) == 3 else None) for site in sites]
+    if not isinstance(estimator, PrivateLinear):
+        raise ValueError(
+            f"estimator is a {type(estimator).__name__}. Pass a private linear one, such as hp.PrivateLinearRegression."
+        )
+    parts, names = _checked_sites(estimator, sites)
+    unit: Unit = "record" if parts[0][2] is None else "user"
     items = [len(y) if groups is None else len(np.unique(groups)) for _, y, groups in parts]
     agreement, keys = agreement_of(len(sites), secrets.token_hex(16), survivors=survivors, colluders=colluders)
     estimator._check_parameters()
@@ -151,7 +158,31 @@ def fit_across(
     training = covenant.training
     assert isinstance(training, EstimatorTraining)
     held = [SiteData(*rows_of(estimator, training.declared, *part)) for part in parts]
-    result = run_secure(covenant, held, keys, directory=directory, callback=callback)
+    result = run_secure(covenant, held, keys, directory=directory, seed=estimator._seed(), callback=callback)
     if result.found is None:
         raise RuntimeError("the budget was used up before there was a model. Agree on more spare rounds.")
-    return finished(estimator, training.declared, result.found, result.guarantee, len(result.rounds))
+    fitted = finished(estimator, training.declared, result.found, result.guarantee, len(result.rounds))
+    if names is not None:
+        fitted.feature_names_in_ = names
+    return fitted
+
+
+def _checked_sites(estimator: PrivateLinear, sites: Sequence[Sequence[Any]]) -> tuple[list[Part], Any]:
+    """The rows of each site as the estimator's own ``fit`` would take them, and what all call their columns."""
+    kinds = {len(site) for site in sites}
+    if len(kinds) != 1 or not kinds <= {2, 3}:
+        raise ValueError("sites has entries of different kinds. Pass (X, y) for each site, or (X, y, groups) for each.")
+    parts, names = list[Part](), list[Any]()
+    for number, site in enumerate(sites):
+        alone = clone(estimator)
+        if not len(site[1]):
+            raise ValueError(f"site {number} of sites has no rows. Leave it out.")
+        X, y = alone._checked_rows(site[0], site[1])
+        parts.append((X, y, np.asarray(site[2]) if len(site) == 3 else None))
+        names.append(getattr(alone, "feature_names_in_", None))
+    if any(not np.array_equal(one, names[0]) for one in names[1:]):
+        raise ValueError("sites have columns of other names, or in another order. Give all of them the same columns.")
+    users = [groups for _, _, groups in parts if groups is not None]
+    if users and sum(len(np.unique(one)) for one in users) > len(np.unique(np.concatenate(users))):
+        raise ValueError("sites has users with rows at several of them. All rows of a user have to be at one site.")
+    return parts, names[0]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -82,13 +82,13 @@ class Learner:
         """The columns whose ranges are learned first."""
         return {} if self.schema is None else self.schema.to_learn
 
-    def data(self, covenant: Covenant, path: Path) -> SiteData:
-        """The rows of a site, as the plans ask for them."""
+    def data(self, covenant: Covenant, path: Path, test: Path | None = None) -> SiteData:
+        """The rows of a site, as the plans ask for them; ``test`` has those that no training sees, if any are asked."""
         from hushpoint.tables.training import values_to_learn
 
         training = covenant.training
         assert isinstance(training, EstimatorTraining)
-        encoded = partial(self._encoded, training, path)
+        encoded = partial(self._encoded, training, path, test if training.held_out else None)
         if training.ranges is None:
             return encoded(None)
         assert self.schema is not None
@@ -96,8 +96,9 @@ class Learner:
         columns = value_rows(training.facts, values, self._users(users, len(values)))
         return replace(encoded(training.ranges.bounds), values=columns, encoded=encoded)
 
-    def _encoded(self, training: EstimatorTraining, path: Path, ranges: Ranges | None) -> SiteData:
+    def _encoded(self, training: EstimatorTraining, path: Path, test: Path | None, ranges: Ranges | None) -> SiteData:
         """The rows, encoded with ranges where any are learned."""
+        held_out = None if test is None else self._encoded(training, test, None, ranges)
         from hushpoint.federated.folder import Shape
         from hushpoint.tables.training import matrices
 
@@ -108,7 +109,8 @@ class Learner:
             schema, encoder = self._with(ranges)
             X, y, users = matrices(path, schema, encoder)
         asked = self._users(users, len(y))
-        return SiteData(*rows_of(self.estimator, training.declared, X, _known_labels(self.estimator, y), asked))
+        rows, targets = rows_of(self.estimator, training.declared, X, _known_labels(self.estimator, y), asked)
+        return SiteData(rows, targets, held_out=held_out)
 
     def _with(self, ranges: Ranges | None) -> tuple[Schema, Any]:
         """The schema and the encoder, with ranges where any are learned."""
@@ -122,6 +124,15 @@ class Learner:
         """Whose row each is: the site's own where all of them count as one user."""
         return np.zeros(rows, dtype=np.int64) if self.by_site else users
 
+    def figures(self, covenant: Covenant, found: Found, louder: float) -> dict[str, Any]:
+        """How good the model is on rows that the sites held out, and how noisy each figure is; nothing if not asked."""
+        training = covenant.training
+        if not isinstance(training, EstimatorTraining) or training.evaluation is None:
+            return {}
+        low, high = getattr(self.estimator, "target_range", None) or (-1.0, 1.0)
+        told = training.evaluation.figures(training.declared, found, high - low, louder)
+        return {name: asdict(figure) for name, figure in told.items()}
+
     def save(self, covenant: Covenant, found: Found, guarantee: Guarantee, rounds: int, path: Path) -> None:
         """Write the model that was found, to predict with and to quote."""
         training = covenant.training
@@ -134,6 +145,9 @@ class Learner:
             made: TableModel = table_model(
                 self.kind, schema, encoder, fitted, guarantee, training.facts.items, list(self.to_learn)
             )
+            if self.by_site:
+                counts = {"rows": None, "users": None, "sites": training.facts.items}
+                made = replace(made, details={**made.details, **counts})
             made.save(path, force=True)
             return
         record = {

@@ -35,6 +35,17 @@ def write_model(server: SecureServer, learner: Learner | None, path: Path) -> by
     return path.read_bytes()
 
 
+def _figures(server: SecureServer) -> dict[str, Any] | None:
+    """What held-out rows told, and of how many items; None where they were not asked, or not yet, or in vain."""
+    from hushpoint.federated.secure.learner import Learner
+
+    covenant, found = server.covenant, server.found
+    if found is None or found.held_out is None:
+        return None
+    figures = Learner.of(covenant.about, covenant.budget).figures(covenant, found, server.state.louder)
+    return {"items": sum(covenant.training.held_out), "unit": covenant.training.unit, "figures": figures}
+
+
 def run_record(server: SecureServer, status: str) -> dict[str, Any]:
     """A run as ``run.json`` holds it."""
     covenant, state = server.covenant, server.state
@@ -56,5 +67,6 @@ def run_record(server: SecureServer, status: str) -> dict[str, Any]:
         "spare_rounds": covenant.spare,
         "spent": [statement(server).to_dict()],
         "promised": [covenant.promise().to_dict()],
+        "held_out": _figures(server),
         "facts": training.facts.to_dict(),
     }

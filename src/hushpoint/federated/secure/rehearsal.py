@@ -35,10 +35,11 @@ def rehearsal(federation: Federation, place: Path) -> Federation:
         settings = federation.site(site, count) / "site.toml"
         if settings.exists():
             shutil.copy(settings, here / "site.toml")
-        given = str(Site(here).settings().get("data", "data.csv"))
-        data = (federation.site(site, count) / given).resolve()
-        if data.exists():
-            (here / given).symlink_to(data)
+        said = Site(here).settings()
+        for given in (str(said.get("data", "data.csv")), str(said.get("test", "test.csv"))):
+            data = (federation.site(site, count) / given).resolve()
+            if data.exists():
+                (here / given).symlink_to(data)
         secure.admit(SecureSiteFolder(Site(here)).make_keys())
     copy.make_keys([], 365)
     fingerprint = secure.write().fingerprint

@@ -19,8 +19,10 @@ def run_to_end(server: SecureServer, sites: Sequence[SecureSite], tell: Callable
             verdicts = {site: server.receive(site, reply) for site, reply in replies.items()}
             waiting = {site: verdict.again for site, verdict in verdicts.items() if verdict.again is not None}
         if not server.has_quorum:
-            reasons = sorted({*server.record.declined.values(), *server.record.refused.values()})
-            raise ValueError(f"too few sites have answered: {', '.join(reasons)}.")
+            said = {**server.record.declined, **server.record.refused}
+            raise ValueError(
+                f"too few sites have answered: {', '.join(f'site {k} ({why})' for k, why in said.items())}."
+            )
         record = server.close_round()
         if record is not None:
             tell(record)

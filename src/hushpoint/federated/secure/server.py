@@ -93,7 +93,7 @@ class SecureServer:
         if self.state.round_state:
             self._question = Question.from_bytes(self.state.question)
             self._round = Server.restored(self.state.round_state, self._terms(self._question), self._keep)
-        self.record = RoundRecord(self.state.rounds, [], [])
+        self.record = RoundRecord(self.state.rounds, list(range(self.sites)) if self._round else [], [])
         self._waiting: set[int] = set()
         self._informed: set[int] = set()  # asked last with the public results
         self._told: dict[int, bytes] = {}  # the public results that a site was sent last
@@ -158,14 +158,14 @@ class SecureServer:
         return SecureClaim(squared, spread, missed, training.unit, training.adjacency, agreement.colluders)
 
     def guarantee(self) -> Guarantee:
-        """What the run costs, in words: what was spent, or all that is promised where rounds have failed.
+        """What the run costs, in words: what was spent, or all that is promised while it goes on or rounds have failed.
 
-        Which rounds fail may be the server's choice in view of what it has learned. Then only what no choice can exceed
-        is a statement that holds (docs/privacy.md, section 12).
+        Which rounds fail, and when a run stops, may be the server's choice in view of what it has learned. Then only
+        what no choice can exceed is a statement that holds (docs/privacy.md, section 12).
         """
-        if self.state.failed:
+        if self.state.failed or self.status != "finished":
             return self.covenant.promise()
-        return self.spent.guarantee(self.covenant.budget.delta)
+        return self.covenant.stated(self.spent)
 
     # --- an exchange
 
@@ -339,7 +339,8 @@ class SecureServer:
     def _share(self, survivors: Sequence[int]) -> float:
         """How much of the weight of all items the survivors have: it is public."""
         training = self.covenant.training
-        weights = training.facts.item_weights if training.sites_are_items else np.array(self.covenant.items)
+        items = self.covenant.items_for(self._link.part)
+        weights = training.facts.item_weights if training.sites_are_items else np.array(items)
         return float(weights[list(survivors)].sum() / weights.sum())
 
     def _answer(self) -> Answer:
@@ -372,7 +373,7 @@ class SecureServer:
         """Failed rounds have used up what this plan could spend: go on with what it made, or without it, or end."""
         if self.state.steps:
             self._go_on(self._answer())
-        elif self._link.part in ("calibration", "residual"):
+        elif self._link.part in ("calibration", "residual", "held out"):
             self._go_on(Answer(np.zeros(0), np.zeros(0)))
         else:
             self.state.ended = "spent"

@@ -49,13 +49,22 @@ class SiteData:
     """The rows of a site, and the targets of each model in their order (None: those of the rows).
 
     Where ranges of columns are learned, ``values`` are the columns as they are, and ``encoded`` gives the rows once the
-    ranges are known; ``rows`` are those with the public bounds.
+    ranges are known; ``rows`` are those with the public bounds. ``held_out`` are rows that no training sees.
     """
 
     rows: Rows
     targets: Sequence[Array] | None = None
     values: Rows | None = None
     encoded: Callable[[Ranges], SiteData] | None = None
+    held_out: SiteData | None = None
+
+    def to_tell(self) -> SiteData:
+        """The held-out rows; where there are several models, with the place of the class as target."""
+        assert self.held_out is not None  # seen to when the site was made
+        rows, targets = self.held_out.rows, self.held_out.targets
+        if targets is not None and len(targets) > 1:
+            rows = replace(rows, targets=np.argmax(targets, axis=0).astype(np.float64))
+        return SiteData(rows)
 
 
 class SecureSite:
@@ -141,7 +150,7 @@ class SecureSite:
 
     def _answered(self, asked: Ask) -> Said:
         if asked.kind == END:
-            self.store.forget_round()
+            self.store.forget_round(self.covenant.run)
             if asked.payload:
                 self.store.keep_model(asked.payload)
             return self._said(asked, "letter")
@@ -163,7 +172,7 @@ class SecureSite:
         if course is None:
             return self._said(asked, "history")
         encoding = self._encoding(course, question)
-        site = self._site(asked.question, ledger, self._state())
+        site = self._site(asked.question, ledger, self._state(), asked.round)
         if asked.round > site.last:  # a repetition costs nothing
             self._require_willing(ledger, round_price(encoding, *self._whose))
         terms = self._terms(question, asked.round, encoding)
@@ -174,7 +183,7 @@ class SecureSite:
         ledger, state, kept = self._ledger(), self._state(), self.store.open_round()
         if not state or kept is None:
             raise Declined("over")
-        site = self._site(kept.question, ledger, state)
+        site = self._site(kept.question, ledger, state, round_number)
         if site.last != round_number:
             raise Declined("over")
         return Question.from_bytes(kept.question), site, ledger
@@ -184,14 +193,16 @@ class SecureSite:
         kept = self.store.open_round()
         return kept.state if kept is not None and kept.run == self.covenant.run else b""
 
-    def _site(self, question: bytes, ledger: Ledger, state: bytes) -> Site:
-        agreement, last = self.covenant.agreement, ledger.last_round(self.covenant.run)
+    def _site(self, question: bytes, ledger: Ledger, state: bytes, round_number: int) -> Site:
+        agreement, run, kept = self.covenant.agreement, self.covenant.run, self.store.open_round()
+        last, lasts = ledger.last_round(run), {} if kept is None else dict(kept.lasts)
 
-        def keep(kept: bytes) -> None:
-            self.store.keep_round(OpenRound(self.covenant.run, question, kept, self._check))
+        def keep(secrets: bytes) -> None:
+            lasts[run] = max(round_number, lasts.get(run, 0))
+            self.store.keep_round(OpenRound(run, question, secrets, self._check, lasts))
 
         if not state:
-            return Site(agreement, self.number, self._signing, keep, last=last)
+            return Site(agreement, self.number, self._signing, keep, last=max(last, lasts.get(run, 0)))
         return Site.restored(state, agreement, self._signing, keep, last=last)
 
     def _message(self, question: Question, round_number: int, ledger: Ledger) -> Words:
@@ -317,7 +328,8 @@ class SecureSite:
             data = encoded(link.ranges)
             _require_as_agreed(self.covenant, self.number, data)
             self._encoded = link.ranges, data
-        return self._encoded[1]
+        data = self._encoded[1]
+        return data.to_tell() if link.part == "held out" else data
 
     # --- what it costs
 
@@ -356,10 +368,21 @@ class SecureSite:
 
 def _require_as_agreed(covenant: Covenant, number: int, data: SiteData) -> None:
     """Whether the rows of a site are as many, and as wide, as the guarantee takes them to be: all of it is public."""
-    facts, rows = covenant.training.facts, data.rows
-    alone = covenant.training.sites_are_items
+    training = covenant.training
+    _require_counts(covenant, number, data.rows, 1 if training.sites_are_items else covenant.items[number])
+    if training.held_out:
+        if data.held_out is None:
+            raise ValueError(
+                f"site {number} has no held-out rows, and the covenant asks for figures on them. Name their file in "
+                'site.toml: test = "test.csv".'
+            )
+        _require_counts(covenant, number, data.held_out.rows, training.held_out[number], "held-out ")
+
+
+def _require_counts(covenant: Covenant, number: int, rows: Rows, items: int, kind: str = "") -> None:
+    facts, alone = covenant.training.facts, covenant.training.sites_are_items
     counts = {"items": rows.items, "columns": rows.store.width}
-    agreed = {"items": 1 if alone else covenant.items[number], "columns": facts.width}
+    agreed = {"items": items, "columns": facts.width}
     if facts.unit == "record":  # each row is an item
         counts["rows"], agreed["rows"] = len(rows), agreed["items"]
     elif alone and facts.knows_rows:
@@ -367,7 +390,7 @@ def _require_as_agreed(covenant: Covenant, number: int, data: SiteData) -> None:
     for name, found in counts.items():
         if found != agreed[name]:
             raise ValueError(
-                f"site {number} holds {found} {name} and the covenant says {agreed[name]}. How many there are is "
+                f"site {number} holds {found} {kind}{name} and the covenant says {agreed[name]}. How many there are is "
                 "public, and the guarantee rests on it: correct the data, or agree anew."
             )
     if facts.unit == "user" and rows.offsets is None:

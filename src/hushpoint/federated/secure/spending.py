@@ -23,8 +23,10 @@ def claimed(entries: Iterable[Participation], covenant: Covenant) -> SecureClaim
 def within_limit(ledger: Ledger, price: SecureClaim, covenant: Covenant, limit: Budget) -> bool:
     """Whether all that the site ever spent, with one more round, is within its own limit.
 
-    What has no bound for the same unit and adjacency may have been anything.
+    What has no bound for the same unit and adjacency may have been anything; a limit for others is no limit for this.
     """
+    if limit.unit not in (None, price.unit) or limit.adjacency not in (None, price.adjacency):
+        return False
     total = price
     for entry in ledger.entries:
         if entry.claim is not None:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import os
+from collections.abc import Mapping
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from hushpoint._files import sync_folder
 from hushpoint.federated.ledger import Ledger, MemoryStore, Participation, SiteStore
@@ -15,12 +17,16 @@ _STATE, _PUBLIC, _MODEL = "round.secret", "public.bin", "model.json"
 
 @dataclass(frozen=True, repr=False)
 class OpenRound:
-    """The round that a site is in: of which run, what is asked, its secrets, and where the ledger stands by then."""
+    """The round that a site is in: of which run, what is asked, its secrets, and where the ledger stands by then.
+
+    ``lasts`` is the last round of every run that the site began one of: what was begun and erased is over for it.
+    """
 
     run: str
     question: bytes
     state: bytes
     check: str
+    lasts: Mapping[str, int] = field(default_factory=dict)
 
 
 class SecureStore:
@@ -69,20 +75,21 @@ class SecureStore:
 
     def keep_round(self, kept: OpenRound) -> None:
         """The open round, with all its secrets."""
-        self.keep(_STATE, pack("round", kept.run, kept.question, kept.state, kept.check), secret=True)
+        lasts = json.dumps(dict(kept.lasts), sort_keys=True)
+        self.keep(_STATE, pack("round", kept.run, kept.question, kept.state, kept.check, lasts), secret=True)
 
     def open_round(self) -> OpenRound | None:
         """What was kept of the last round; None where there never was one."""
         data = self.load(_STATE)
         if data is None:
             return None
-        run, question, state, check = unpack("round", data, 4)
-        return OpenRound(run.decode(), question, state, check.decode("ascii"))
+        run, question, state, check, lasts = unpack("round", data, 5)
+        return OpenRound(run.decode(), question, state, check.decode("ascii"), json.loads(lasts))
 
-    def forget_round(self) -> None:
-        """Erase the secrets of the last round; where the ledger stood is kept."""
+    def forget_round(self, run: str) -> None:
+        """Erase the secrets of the last round, if it is of this run; where the ledger stood is kept."""
         kept = self.open_round()
-        if kept is not None:
+        if kept is not None and kept.run == run:
             self.keep_round(replace(kept, question=b"", state=b""))
 
     def keep_public(self, data: bytes) -> None:
