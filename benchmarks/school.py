@@ -51,7 +51,7 @@ def federation(folder: Path, data: list[tuple[np.ndarray, np.ndarray]], model: s
         (place / "site.toml").write_text((place / "site.toml").read_text().replace("data.csv", "data.npz"))
     np.savez(folder / "public.npz", X=np.vstack([X for X, _ in data]), y=np.concatenate([y for _, y in data]))
     command("plan", folder)
-    command("keys", folder)
+    command("keys", folder, "--for-sites")
     return folder
 
 
@@ -69,7 +69,8 @@ def deployed(folder: Path, seconds: float) -> tuple[list[dict], dict]:
         if there.wait("run") != 0:
             raise SystemExit(there.log("run"))
     log = (folder / "run" / "rounds.jsonl").read_text().splitlines()
-    return [json.loads(line) for line in log], json.loads((folder / "run" / "model.json").read_text())
+    ended, model = (json.loads((folder / "run" / f"{name}.json").read_text()) for name in ("run", "model"))
+    return [json.loads(line) for line in log], {**ended, "vector": np.ravel(model["coefficients"])}
 
 
 def traffic(rounds: list[dict]) -> None:
@@ -140,7 +141,7 @@ def main() -> None:
             print(f"  round {record['round']:>2}: {shown}")
         reached = next((number for number, gap in enumerate(gaps, 1) if gap <= 1e-6), None)
         print(f"Within 1e-6 of the optimum: {'never' if reached is None else f'after {reached} rounds'}.")
-        print(f"Model: at most {np.abs(np.array(ended['model']) - best).max():.1e} from the optimal one.")
+        print(f"Model: at most {np.abs(ended['vector'] - best).max():.1e} from the optimal one.")
         traffic(rounds)
         other_scalings(data)
         print("\nGamma and clip of the runs with noise were chosen by looking at these data: no guarantee covers that.")
@@ -151,7 +152,7 @@ def main() -> None:
             )
             noisy = federation(Path(place) / name, data, f"{MODEL}\nclip = 0.25", method)
             rounds, ended = deployed(noisy, options.timeout)
-            reached = problem.objective(np.array(ended["model"]))
+            reached = problem.objective(ended["vector"])
             print(f"Objective {reached:.6f}: {reached - least:.6f} above the optimum ({(reached / least - 1):.1%}).")
             for guarantee in ended["spent"]:
                 print(f"- {'a site' if guarantee['unit'] == 'user' else 'a pupil'}: {guarantee['statement']}")

@@ -181,8 +181,8 @@ BUGS = [
     _killed(
         name="an-old-ledger-goes-on",
         file=f"{_HERE}/site.py",
-        old="        if ledger.lost or (kept is not None and kept.check not in ledger.checks):",
-        new="        if ledger.lost:",
+        old="        if kept is not None and kept.check not in ledger.checks:",
+        new="        if kept is not None and not ledger.checks:",
         why="what was spent since the copy was made is spent again",
     ),
     _killed(

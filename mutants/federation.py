@@ -65,9 +65,9 @@ BUGS = [
     ),
     _federation(
         name="limit-prices-the-unknown",
-        file=f"{_HERE}/client.py",
-        old="if earlier is None or each is None or ledger.before:",
-        new="if earlier is None or each is None:",
+        file=f"{_HERE}/ledger.py",
+        old="if len(squares) < len(costs) or ledger.has_unpriced:",
+        new="if len(squares) < len(costs):",
         why="what was spent before the ledger was lost is free",
     ),
     _federation(
@@ -114,9 +114,9 @@ BUGS = [
     ),
     _federation(
         name="state-unknown-to-the-ledger",
-        file=f"{_HERE}/client.py",
-        old="state is not None and state.check not in ledger.checks):",
-        new="state is not None and not state.check and not ledger.checks):",
+        file=f"{_HERE}/ledger.py",
+        old='            if check not in ("", *ledger.checks):\n',
+        new="            if check and not ledger.checks:\n",
         why="a ledger restored from an old copy forgets what was sent since",
     ),
     _federation(
@@ -127,17 +127,31 @@ BUGS = [
         why="the server has a message that the ledger knows nothing of",
     ),
     _federation(
+        name="vouched-for-another-run",
+        file=f"{_HERE}/ledger.py",
+        old="for one in self.vouched if one.run == run)",
+        new="for one in self.vouched if one.run != run)",
+        why="what a person vouched for in a run is not counted there",
+    ),
+    _federation(
+        name="one-site-ends-a-run",
+        file=f"{_HERE}/server.py",
+        old="self._ahead = max(self._ahead, self._proven(site, said), self._claimed_by_most())",
+        new="self._ahead = max(self._ahead, said.last_round)",
+        why="one site that says it knows of a later round ends the run for all",
+    ),
+    _federation(
         name="ledger-forgets-what-was-vouched-for",
         file=f"{_HERE}/ledger.py",
-        old='int(lines[0]["before"]), tuple(checks))',
-        new="0, tuple(checks))",
+        old='int(lines[0]["before"]), tuple(checks), vouched',
+        new="0, tuple(checks), vouched",
         why="the count starts at 0 again after a restart",
     ),
     _federation(
         name="ledger-loses-its-first-line",
         file=f"{_HERE}/ledger.py",
-        old="tuple(_entry(line) for line in lines[1:])",
-        new="tuple(_entry(line) for line in lines[2:])",
+        old="            elif line is not lines[0]:\n",
+        new="            elif line is not lines[0] and line is not lines[1]:\n",
         why="one participation is forgotten at every restart",
     ),
     _federation(

@@ -59,8 +59,8 @@ def write_bytes(path: Path, content: bytes) -> None:
 
 
 def save_arrays(path: Path, arrays: Mapping[str, Any]) -> None:
-    """Arrays in one file in the place of what was there, on the disk when this returns."""
-    with _draft(path, os.replace, "xb") as file:
+    """Arrays in one file in the place of what was there, for its owner alone, on the disk when this returns."""
+    with _draft(path, os.replace, "xb", opener=_private) as file:
         np.savez(file, allow_pickle=False, **{name: np.asarray(value) for name, value in arrays.items()})
     sync_folder(path.parent)
 
@@ -78,17 +78,21 @@ def sync_folder(folder: Path) -> None:
 
 
 @contextmanager
-def _draft(place: Path, publish: Callable[[Path, Path], None], mode: str, **options: str) -> Iterator[IO[Any]]:
+def _draft(place: Path, publish: Callable[[Path, Path], None], mode: str, **options: Any) -> Iterator[IO[Any]]:
     """A file under a name of its own, on the disk before ``publish`` gives it the right one."""
     draft = place.with_name(f".{place.name}.{secrets.token_hex(4)}.part")
     try:
-        with draft.open(mode, **options) as file:  # type: ignore[call-overload]
+        with open(draft, mode, **options) as file:
             yield file
             file.flush()
             os.fsync(file.fileno())
         publish(draft, place)
     finally:
         draft.unlink(missing_ok=True)
+
+
+def _private(path: str, flags: int) -> int:
+    return os.open(path, flags, 0o600)
 
 
 def _publish(draft: Path, place: Path) -> None:

@@ -21,11 +21,16 @@ FEATURES = 4
 LIMIT = 1200  # seconds for all that a deployment is waited for: only to end a hang, ten times what it needs and more
 
 
-def command(*arguments, code=0):
-    """Run a command in this process; what it printed."""
-    result = CliRunner().invoke(app, ["federated", *map(str, arguments)])
+def ran(*arguments, code=0):
+    """Run a command of any kind in this process; what it printed."""
+    result = CliRunner().invoke(app, list(map(str, arguments)))
     assert result.exit_code == code, result.output
     return result.output
+
+
+def command(*arguments, code=0):
+    """Run a command of the federation in this process; what it printed."""
+    return ran("federated", *arguments, code=code)
 
 
 def free_port():
@@ -71,7 +76,7 @@ def federation(
     np.savez(folder / "public.npz", X=X, y=y)
     command("plan", folder)
     if with_keys:
-        command("keys", folder)
+        command("keys", folder, "--for-sites")
     return folder
 
 
@@ -85,7 +90,9 @@ def settle(folder, **pace):
 
 def model_of(place):
     """The model that a run wrote."""
-    return np.array(json.loads((place / "model.json").read_text())["model"])
+    model = json.loads((place / "model.json").read_text())
+    intercept = np.atleast_1d(model["intercept"])
+    return np.concatenate([np.ravel(model["coefficients"]), intercept])
 
 
 class Deployment:

@@ -58,7 +58,7 @@ def test_the_ledger_of_a_site_never_says_less_than_a_curious_server_learns(unit)
             reply = decode(counted.answer(ask(noisy, site, round, known, point, block, block)), Reply)
             assert reply.participations == round
         exact_loss = math.sqrt(lost) / (0.5 * noisy.noise.std)
-        claimed = total_mu(counted.store.ledger().entries, unit)
+        claimed = total_mu(counted.store.ledger(), unit)
         assert claimed is not None
         assert exact_loss <= claimed
         attained.append(exact_loss / claimed)

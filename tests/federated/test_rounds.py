@@ -10,7 +10,18 @@ from federations import SITES, Federation, anchored, local, problem
 
 import hushpoint as hp
 from hushpoint import _files
-from hushpoint.federated import Reply, ServerStore, SiteStore, decode, disk, encode, ledger, record, run_in_process
+from hushpoint.federated import (
+    Reply,
+    ServerStore,
+    SiteStore,
+    decode,
+    disk,
+    encode,
+    ledger,
+    plan_digest,
+    record,
+    run_in_process,
+)
 
 
 def plans(weights):
@@ -208,7 +219,7 @@ def test_a_site_without_its_ledger_takes_no_part_until_a_person_vouches(tmp_path
         assert federation.round().declined == {"2": "ledger"}
     with pytest.raises(ValueError, match="whole"):
         SiteStore.readmit(tmp_path / "1", 2)
-    SiteStore.readmit(tmp_path / "2", 5)
+    SiteStore.readmit(tmp_path / "2", 5, plan_digest(federation.plan))
     assert 2 in federation.round().answered
     # Five that were vouched for and one more: the cap of six.
     assert federation.server.state.participations[2] == 6

@@ -20,6 +20,7 @@ from secure_federations import (
 
 from hushpoint.federated.disk import append_line
 from hushpoint.federated.in_process import site_store
+from hushpoint.federated.secure.outcome import write_model
 from hushpoint.federated.secure.record import SecureServerStore
 from hushpoint.federated.secure.server import SecureServer
 from hushpoint.federated.secure.store import SecureStore
@@ -215,8 +216,8 @@ def test_an_old_ledger_beside_newer_secrets_is_found_out(copies):
     """Whatever is asked then: the ledger counts as lost."""
     for number in range(7):  # up to the last exchange before the message of round 2
         site = copies.restored(number, "ledger.jsonl")
-        assert said(site, "keys", 9, question=first_question(site.covenant).to_bytes()).reason == "ledger"
-        assert said(site, "reveal", 2).reason == "ledger"
+        assert said(site, "keys", 9, question=first_question(site.covenant).to_bytes()).reason == "old-ledger"
+        assert said(site, "reveal", 2).reason == "old-ledger"
     site = copies.restored(8, "ledger.jsonl")
     assert said(site, "keys", 9, question=first_question(site.covenant).to_bytes()).status == "letter"
 
@@ -225,14 +226,16 @@ def test_an_old_ledger_is_found_out_after_the_run_too(tmp_path):
     """The secrets are erased at the end; where the ledger stood is not."""
     copies = Copies(with_plan("dp_sgd", sites=3, steps=3), tmp_path, 4)
     carrier = copies.carrier.run()
-    for site, request in carrier.server.farewell(b"the model").items():
-        carrier.sites[site].answer(request)
+    model = write_model(carrier.server, None, tmp_path / "model.json")
+    for letters in (carrier.server.farewell(b"the model"), carrier.server.farewell(model)):
+        for site, request in letters.items():
+            carrier.sites[site].answer(request)
     folder = copies.folder
-    assert (folder / "model.json").read_bytes() == b"the model"
+    assert (folder / "model.json").read_bytes() == model  # and not what is no model of this run
     kept = (folder / "round.secret").read_bytes()
     assert len(kept) < 100
     site = copies.restored(0, "ledger.jsonl")
-    assert said(site, "keys", 9, question=first_question(site.covenant).to_bytes()).reason == "ledger"
+    assert said(site, "keys", 9, question=first_question(site.covenant).to_bytes()).reason == "old-ledger"
 
 
 @pytest.mark.parametrize("number", range(9))

@@ -299,7 +299,7 @@ def test_a_schema_that_leaves_ranges_open_is_trained_across_sites(users, tmp_pat
     assert ranges == pytest.approx(0.1 * whole * 10 / 12, rel=1e-6)
 
     learner, place = Learner.of(covenant.about, covenant.budget), tmp_path / "model.json"
-    learner.save(covenant, found, guarantee, len(result.rounds), place)
+    learner.model(covenant, found, guarantee, len(result.rounds), {"run": covenant.name}).save(place)
     model = hp.tables.load_model(place)
     assert model.details["learned_ranges"] == ["a", "b"]
     for (low, high), name in zip(found.ranges, COLUMNS, strict=True):

@@ -18,7 +18,6 @@ import pytest
 from deployment import command, federation, free_port
 from federations import SITES, anchored, local, problem
 from federations import Federation as Small
-from test_federated_commands import change
 from test_silence import NUMBER, TEXT, silent
 
 import hushpoint as hp
@@ -26,9 +25,8 @@ from hushpoint.federated import Client, SiteStore, health, wire
 from hushpoint.federated.folder import Federation, Site
 from hushpoint.federated.log import Log, last_words, note_who_is_turned_away
 from hushpoint.federated.reach import CODES
-from hushpoint.federated.reasons import WORDS
+from hushpoint.federated.reasons import WORDS, at_site
 from hushpoint.federated.server import RoundRecord
-from hushpoint.federated.terms import plan_digest
 from hushpoint.federated.units import SERVER, SITE
 from hushpoint.federated.watch import STANDING, Watched, events, standing
 
@@ -71,7 +69,7 @@ def test_a_line_has_time_round_and_reason_and_is_said_once():
         "event": "declined",
         "round": 4,
         "reason": "limit",
-        "words": WORDS["limit"],
+        "words": at_site("limit"),
     }
     assert (second["event"], second["round"], second["time"]) == ("answered", 5, "2026-01-01T11:54:00Z")
     assert (third["event"], third["words"], third["round"]) == ("node", "joined", None)
@@ -116,7 +114,8 @@ def server_of(folder):
     from hushpoint.federated import Server, ServerStore
 
     here = Federation(folder)
-    return Server(here.plan(), ServerStore(here.run), own_key=here.own_key(), site_keys=here.site_keys(3))
+    agreed, keys = here.agreed(), here.site_keys(3)
+    return Server(agreed.plan, ServerStore(here.run), own_key=here.own_key(), site_keys=keys, agreed=agreed)
 
 
 def site_log(folder, number=0):
@@ -128,10 +127,11 @@ def site_log(folder, number=0):
 
 
 def test_a_site_says_what_it_answered_and_keeps_its_last_words(folder):
-    from hushpoint.federated.flower import hello
+    def hello(run):
+        return f"hushpoint hello 1\n{'a' * 32}\n{run}".encode()
 
     answer, lines = site_log(folder)
-    answer(hello(plan_digest(Federation(folder).plan())))
+    answer(hello(Federation(folder).agreed().run))
     assert lines == []  # the same run: nothing to say
     answer(hello("0" * 32))
     assert (lines[0]["event"], lines[0]["reason"]) == ("trouble", "another run")
@@ -144,7 +144,7 @@ def test_a_site_says_what_it_answered_and_keeps_its_last_words(folder):
     ]
     said = command("status", folder / "sites" / "00")
     assert "Last round: 1. Ledger: whole. Keys: there" in said
-    assert "refused: the request was not from the server" in said
+    assert "refused: a request was not from the server" in said
     record = json.loads(command("status", folder / "sites" / "00", "--json"))
     assert record["said_last"] == lines[-1]
     assert (record["last_round"], record["ledger"], record["model"]) == (1, "whole", None)
@@ -404,7 +404,7 @@ def test_the_page_of_operations_has_every_metric_and_every_trouble(ran):
     assert len(names) == 9
     assert names == set(re.findall(r"hushpoint_\w+", page))
     told = set(re.findall(r"`([\w -]+)`", page.split("| reason |")[1].split("\n\n")[0]))
-    assert {*CODES, *WORDS} - told == {"refused", "failed", "closed", "stranger"}
+    assert {*CODES, *WORDS} - told == {"refused", "failed", "closed", "stranger", "model"}
 
 
 def test_where_the_sample_is_secret_metrics_say_nothing_of_it(tmp_path):
@@ -472,7 +472,7 @@ TABLES = (f"x,y,{TEXT}\n1,1,1\n", f"x,y\n{TEXT},{NUMBER}\n", f"{NUMBER},{TEXT}\n
 COLUMN = '[columns.{name}]\nkind = "number"\nlow = 0\nhigh = 1\n'
 
 
-def test_no_line_no_metric_and_no_check_holds_an_entry_of_the_data(folder, monkeypatch, capfd):
+def test_no_line_no_metric_and_no_check_holds_an_entry_of_the_data(folder, tmp_path, monkeypatch, capfd):
     """Canaries in the data of every site, which fail it in every way that is known; all that is seen is searched."""
     for place, rows in zip(sorted((folder / "sites").iterdir()), (8, 11, 9), strict=True):
         np.savez(place / "data.npz", X=np.full((rows, 4), NUMBER), y=np.full(rows, -NUMBER))
@@ -491,9 +491,10 @@ def test_no_line_no_metric_and_no_check_holds_an_entry_of_the_data(folder, monke
     assert (whole[1][0]["event"], failing[1][0]["reason"]) == ("answered", "failed")
     shown = [json.dumps(line) for line in (*whole[1], *failing[1])]
 
-    place = folder / "sites" / "02"
-    (place / "schema.toml").write_text('target = "y"\n' + "".join(COLUMN.format(name=name) for name in "xy"))
-    change(place / "site.toml", "data.npz", "data.csv")
+    (tmp_path / "schema.toml").write_text('target = "y"\n' + "".join(COLUMN.format(name=name) for name in "xy"))
+    tables = tmp_path / "tables"
+    command("init", tables, "--local-noise", "--rows", 1, "--rows", 1, "--schema", tmp_path / "schema.toml")
+    place = tables / "sites" / "01"
     for table in TABLES:
         (place / "data.csv").write_text(table)
         shown.append(command("check", place, "--offline", code=1))

@@ -12,7 +12,7 @@ from hushpoint.commands.tabular import GroupsOption, Table
 
 
 def evaluate(
-    model: Annotated[Path, typer.Argument(help="A model that hushpoint fit wrote.")],
+    model: Annotated[Path, typer.Argument(help="A model that hushpoint fit or a federation wrote.")],
     data: Table,
     epsilon: Annotated[float | None, typer.Option(help="The epsilon that the score may spend; default: exact.")] = None,
     delta: Annotated[float | None, typer.Option(help="The delta; default: n**-1.1, n rows or users.")] = None,

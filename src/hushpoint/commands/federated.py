@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import click
 import typer
 
-from hushpoint.commands.federated_status import log_the_end, standing_of, tell_run, tell_standing
+from hushpoint.commands.federated_status import log_the_end
 
 if TYPE_CHECKING:
     from hushpoint.federated.folder import Outcome
@@ -72,15 +72,6 @@ unit = "record"  # whom it protects: one "record" of a site, or the whole site a
 rows = {rows}  # the public number of rows of each site
 """
 
-_ENDS = {
-    "stalled": "stalled",
-    "unfinished": "is unfinished",
-    "died": "died",
-    "refused": "was refused",
-    "lost": "is lost",
-}
-_LOST = "sites know of later rounds than this server does; they are counted, and their model is not here"
-
 _SERVER = """\
 # How the server behaves; sites need not agree to this.
 address = "{address}"
@@ -113,7 +104,7 @@ def init(
     Example: hushpoint federated init hospitals --rows 1200 --rows 800 --schema patients.schema.toml
     """
     from hushpoint._files import write_text
-    from hushpoint.federated.folder import Federation, Shape
+    from hushpoint.federated.folder import Federation, Shape, require_no_users
     from hushpoint.federated.launch import write_app
     from hushpoint.federated.units import write_units
     from hushpoint.schema import toml_value
@@ -123,6 +114,8 @@ def init(
     if folder.exists() and any(folder.iterdir()):
         raise ValueError(f"{str(folder)!r} is not empty. Choose another folder.")
     text = f"features = {features}\n" if schema is None else _read(schema)
+    if schema is not None and local_noise:
+        require_no_users(Shape.read(schema))
     folder.mkdir(parents=True, exist_ok=True)
     write_text(folder / "schema.toml", text)
     shape = Shape.read(folder / "schema.toml")
@@ -143,7 +136,11 @@ def init(
         federation.write_plan()
         typer.echo(
             f"Wrote {folder}. Edit {folder / 'federation.toml'} and {folder / 'server.toml'}, then\n"
-            f"  hushpoint federated plan {folder}\n  hushpoint federated keys {folder}"
+            f"  hushpoint federated plan {folder}\n"
+            f"  hushpoint federated simulate {folder} --in-process   to try it with all data here, or in earnest\n"
+            f"  hushpoint federated keys {folder}                    certificate and signing key of the server\n"
+            f"Hand each site its folder of {folder / 'sites'}. There: hushpoint federated keys SITE_DIR,\n"
+            f"and send request.json back. Here: hushpoint federated admit {folder} REQUEST..."
         )
         return
     for number in range(len(rows)):
@@ -152,7 +149,7 @@ def init(
         f"Wrote {folder}. Edit {folder / 'federation.toml'} and {folder / 'server.toml'}, then\n"
         f"  hushpoint federated simulate {folder} --in-process   to try it with all data here, or in earnest\n"
         f"  hushpoint federated keys {folder}                    certificate and signing key of the server\n"
-        f"Hand each site its folder of {folder / 'sites'}. There: hushpoint federated keys SITE_DIR --own,\n"
+        f"Hand each site its folder of {folder / 'sites'}. There: hushpoint federated keys SITE_DIR,\n"
         f"and send request.json back. Here: hushpoint federated admit {folder} REQUEST..., when all are in\n"
         f"hushpoint federated plan {folder}, and hand covenant.json out. There: hushpoint federated accept SITE_DIR."
     )
@@ -182,33 +179,42 @@ def _declared(folder: Path, shape: Any, rows: list[int]) -> dict[str, Any]:
     }
 
 
-def plan(folder: Folder, as_json: AsJson = False) -> None:
+def plan(
+    folder: Folder,
+    new_run: Annotated[
+        bool, typer.Option("--new-run", help="Agree on another run though nothing has changed; run/ is moved away.")
+    ] = False,
+    as_json: AsJson = False,
+) -> None:
     """Make the plan anew from federation.toml and schema.toml, and say what it promises.
 
     Example: hushpoint federated plan hospitals
     """
     from hushpoint.federated.folder import Federation
-    from hushpoint.federated.terms import plan_digest, planned, spent, units
+    from hushpoint.federated.terms import planned, spent, units
 
     federation = Federation(folder)
+    if new_run:
+        federation.put_run_away()
     if federation.is_secure:
-        _tell_covenant(federation, as_json)
+        _tell_covenant(federation, as_json, new_run)
         return
-    made, seed = federation.write_plan(), federation.seed
+    made, seed = federation.write_plan(new_run=new_run), federation.seed
+    run = federation.agreed().run
     promises = [spent(made, planned(made), unit=unit, seed=seed) for unit in units(made)]
     if as_json:
-        record = {"run": plan_digest(made), "plan": made.to_dict(), "promised": [p.to_dict() for p in promises]}
+        record = {"run": run, "plan": made.to_dict(), "promised": [p.to_dict() for p in promises]}
         typer.echo(json.dumps(record, indent=2))
         return
-    typer.echo(f"Plan {plan_digest(made)}: {made.method}, {made.steps} rounds, {made.operator.blocks} sites.")
+    typer.echo(f"Plan {run}: {made.method}, {made.steps} rounds, {made.operator.blocks} sites.")
     for promise in promises:
         typer.echo(f"- {promise}")
 
 
-def _tell_covenant(federation: Any, as_json: bool) -> None:
+def _tell_covenant(federation: Any, as_json: bool, new_run: bool) -> None:
     from hushpoint.federated.secure.folder import SecureFederation, words_of
 
-    covenant = SecureFederation(federation).write()
+    covenant = SecureFederation(federation).write(new_run=new_run)
     if as_json:
         typer.echo(json.dumps({"fingerprint": covenant.fingerprint, "covenant": json.loads(covenant.to_json())}))
         return
@@ -228,17 +234,24 @@ def admit(
 
     Example: hushpoint federated admit hospitals from-site-0.json from-site-1.json
     """
-    from hushpoint.federated.folder import Federation
+    from hushpoint.federated.folder import Federation, read_request
     from hushpoint.federated.secure.folder import SecureFederation
 
-    secure = SecureFederation(Federation(folder))
+    federation = Federation(folder)
+    secure = SecureFederation(federation) if federation.is_secure else None
     for request in requests:
-        typer.echo(f"Admitted the keys of site {secure.admit(request)}.")
-    missing = secure.missing()
+        if secure is not None:
+            site = secure.admit(request)
+        else:
+            record = read_request(request)
+            site = federation.admit_key(record["site"], record["key"])
+        typer.echo(f"Admitted the keys of site {site}.")
+    missing = federation.missing_keys() if secure is None else secure.missing()
+    then = "superlink" if secure is None else "plan"
     typer.echo(
         f"Still missing: site {', '.join(map(str, missing))}."
         if missing
-        else f"All keys are here. Next: hushpoint federated plan {folder}"
+        else f"All keys are here. Next: hushpoint federated {then} {folder}"
     )
 
 
@@ -264,35 +277,34 @@ def accept(
 
 
 def keys(
-    folder: Annotated[Path, typer.Argument(metavar="DIR", help="The folder of the federation, or of a site (--own).")],
+    folder: Annotated[Path, typer.Argument(metavar="DIR", help="The folder of the federation, or of a site.")],
     host: Annotated[
         list[str] | None, typer.Option("--host", help="A name or address that sites call the server by.")
     ] = None,
     days: Annotated[int, typer.Option(help="How long the certificate holds.", min=1)] = 365,
-    own: Annotated[
-        bool, typer.Option("--own", help="At a site: make its key there, so that nobody else ever has it.")
+    own: Annotated[bool, typer.Option("--own", help="At a site, where it is the default.")] = False,
+    for_sites: Annotated[
+        bool,
+        typer.Option("--for-sites", help="To try it out: also keys of the sites whose folders are here, made here."),
     ] = False,
 ) -> None:
-    """Make the keys that are missing: certificate and signing key of the server, a key for each site.
+    """Make the keys that are missing: at the server its certificate and signing key, at a site its own.
 
     Example: hushpoint federated keys hospitals --host federation.example.org
     """
-    from hushpoint.federated.folder import Federation, Site, make_site_key
+    from hushpoint.federated.folder import Federation, Site, make_request
     from hushpoint.federated.secure.folder import SecureSiteFolder
 
-    if own:
-        if (folder / "plan.json").exists():
-            make_site_key(folder)
-            typer.echo(
-                f"Wrote {folder / 'site.key'}. Send {folder / 'site.pub'} to whoever runs the server: it goes to "
-                "roster/."
-            )
-            return
-        request = SecureSiteFolder(Site(folder)).make_keys()
-        typer.echo(f"Wrote keys that stay in {folder}. Send {request} to whoever runs the server.")
+    if not own and not (folder / "site.toml").is_file():
+        made = Federation(folder).make_keys(host or [], days, of_sites=for_sites)
+        typer.echo(f"Made: {', '.join(made)}." if made else "Nothing was missing.")
         return
-    made = Federation(folder).make_keys(host or [], days)
-    typer.echo(f"Made: {', '.join(made)}." if made else "Nothing was missing.")
+    here = Site(folder)
+    if (folder / "plan.json").exists():
+        request = make_request(folder, here.number)
+    else:
+        request = SecureSiteFolder(here).make_keys()
+    typer.echo(f"Wrote keys that stay in {folder}. Send {request} to whoever runs the server.")
 
 
 def superlink(folder: Folder, log: LogAs = "words") -> None:
@@ -402,103 +414,6 @@ def simulate(
     _conclude(ended, place / "run", as_json)
 
 
-def status(folder: EitherFolder, as_json: AsJson = False) -> None:
-    """Say what a site has spent by its own ledger, or where the run of a server stands.
-
-    Example: hushpoint federated status hospitals/sites/03
-    """
-    from hushpoint.federated.disk import Damaged
-    from hushpoint.federated.folder import Site
-    from hushpoint.federated.secure.folder import is_secure
-    from hushpoint.federated.terms import plan_digest, spent, trust, units
-
-    if (folder / "federation.toml").is_file():
-        tell_run(folder, as_json)
-        return
-    here = Site(folder)
-    if is_secure(folder):
-        _secure_status(here, as_json)
-        return
-    agreed, number = here.plan(), here.number
-    name = plan_digest(agreed)
-    try:
-        ledger = here.store().ledger()
-    except Damaged:
-        raise ValueError(
-            f"the ledger in {str(folder)!r} is lost or damaged: nobody knows what this site has spent. Restore it "
-            f"from a copy, or vouch for a number: hushpoint federated readmit {folder} --participations N"
-        ) from None
-    count, local = ledger.count(name), trust(agreed) == "nobody"
-    said = [spent(agreed, count, unit=unit, site=number, seed=here.seed) for unit in units(agreed)] if local else []
-    if as_json:
-        record = {
-            "site": number,
-            "run": name,
-            "participations": count,
-            "in_all_runs": ledger.before + len(ledger.entries),
-            "vouched_for": ledger.before,
-            "spent": [guarantee.to_dict() for guarantee in said],
-            **standing_of(here, secure=False),
-        }
-        typer.echo(json.dumps(record, indent=2))
-        return
-    typer.echo(
-        f"Site {number} took part {count} times in run {name}, {ledger.before + len(ledger.entries)} times in all."
-    )
-    for guarantee in said:
-        typer.echo(f"- {guarantee}")
-    if not local:
-        typer.echo(
-            "The noise of this method is the server's, and so is the statement of what is spent: ask for run.json."
-        )
-    tell_standing(here, secure=False)
-
-
-def _secure_status(here: Any, as_json: bool) -> None:
-    from hushpoint.federated.disk import Damaged
-    from hushpoint.federated.secure.folder import SecureSiteFolder
-    from hushpoint.federated.secure.spending import claimed
-
-    covenant = SecureSiteFolder(here).covenant()
-    try:
-        ledger = here.store().ledger()
-    except Damaged:
-        raise ValueError(f"the ledger in {str(here.folder)!r} is lost or damaged. Restore it from a copy.") from None
-    entries = ledger.of(covenant.run)
-    counted, promise = claimed(entries, covenant), covenant.promise()
-    so_far = counted.epsilon(covenant.budget.delta)
-    if as_json:
-        record = {
-            "site": here.number, "run": covenant.name, "rounds": len(entries), "counted_so_far": so_far,
-            "promised": [promise.to_dict()],
-        }  # fmt: skip
-        record |= {"in_all_runs": ledger.before + len(ledger.entries), **standing_of(here, secure=True)}
-        typer.echo(json.dumps(record, indent=2))
-        return
-    typer.echo(
-        f"Site {here.number} took part in {len(entries)} rounds of run {covenant.name}, in "
-        f"{ledger.before + len(ledger.entries)} in all. Counted so far: epsilon = {so_far:.4g}.\nWhen rounds stop is "
-        f"the server's choice, so what holds is what was promised:\n- {promise}"
-    )
-    tell_standing(here, secure=True)
-
-
-def readmit(
-    folder: SiteFolder,
-    participations: Annotated[
-        int, typer.Option(help="How often the site has taken part, at most: a number that you vouch for.", min=0)
-    ],
-) -> None:
-    """Open a new ledger where one was lost, with a number of participations that a person vouches for.
-
-    Example: hushpoint federated readmit hospitals/sites/03 --participations 20
-    """
-    from hushpoint.federated.ledger import SiteStore
-
-    SiteStore.readmit(folder, participations)
-    typer.echo(f"Opened a new ledger in {folder}, with {participations} participations vouched for.")
-
-
 def _read(path: Path) -> str:
     try:
         return path.read_text(encoding="utf-8")
@@ -520,7 +435,7 @@ def _shown(as_json: bool) -> Callable[[Mapping[str, Any]], None]:
 
 
 def _conclude(ended: Outcome, place: Path, as_json: bool, log: Log | None = None) -> None:
-    """Print what a run cost and where the model is; a code other than 0 unless it came to its end."""
+    """Print what a run cost, how it ended and where the model is; ``ends.ENDS`` has the exit codes."""
     if log is not None:
         log.say("end", ended.words or f"the run is {ended.name}", reason=ended.name)
     try:
@@ -538,12 +453,12 @@ def _conclude(ended: Outcome, place: Path, as_json: bool, log: Log | None = None
             figures = {name: Figure(**figure) for name, figure in told["figures"].items()}
             said = ", ".join(f"{words} {value}" for words, value in in_words(figures, "hidden by the noise"))
             _say(f"On {told['items']:,} held-out {told['unit']}s, with noise: {said}.")
-    if ended.name in ("finished", "spent"):
-        if not as_json and log is None:
-            _say(f"The run is {ended.name}: {place / 'run.json'}")
-        return
     if not as_json and log is None:
-        remedy = " Run the same command again to go on." if ended.name in ("stalled", "died") else ""
-        words = (ended.words or (_LOST if ended.name == "lost" else "too few sites answered")).rstrip(".")
-        typer.echo(f"Error: the run {_ENDS[ended.name]}: {words}.{remedy}", err=True)
-    raise typer.Exit(3 if ended.name in ("stalled", "unfinished") else 1)
+        model = place / "model.json"
+        if ended.name == "finished":
+            _say(f"The run is finished: {place / 'run.json'}" + (f". Note: {ended.words}." if ended.words else ""))
+        else:
+            left = f" The last public model is in {model}." if model.is_file() else " There is no model yet."
+            typer.echo(f"Error: {ended.sentence}{left}", err=True)
+    if ended.code:
+        raise typer.Exit(ended.code)

@@ -16,26 +16,24 @@ if TYPE_CHECKING:
 # --- a site
 
 
-def standing_of(site: Site, *, secure: bool) -> dict[str, Any]:
-    """The last round, the state of ledger and keys, the model, and the last words of the node."""
-    from hushpoint.federated.check_site import key_state, ledger_state, run_of
+def seen_of(site: Site, *, secure: bool) -> dict[str, Any]:
+    """The last round, the state of the keys, the model, and the last words of the node."""
+    from hushpoint.federated.check_site import key_state, run_of
     from hushpoint.federated.log import last_words
 
     model = site.folder / "model.json"
     return {
         "last_round": site.store().ledger().last_round(run_of(site, secure)),
-        "ledger": ledger_state(site, secure),
         "keys": key_state(site, secure),
         "model": str(model) if model.is_file() else None,
         "said_last": last_words(site.folder / "node"),
     }
 
 
-def tell_standing(site: Site, *, secure: bool) -> None:
+def tell_seen(found: dict[str, Any]) -> None:
     """The same for people."""
     from hushpoint.federated.log import in_words
 
-    found = standing_of(site, secure=secure)
     typer.echo(f"Last round: {found['last_round'] or 'none'}. Ledger: {found['ledger']}. Keys: {found['keys']}.")
     if found["model"]:
         typer.echo(f"Model: {found['model']}")

@@ -9,7 +9,7 @@ import typer
 
 
 def report(
-    run: Annotated[Path, typer.Argument(help="The directory of a study, or a model that hushpoint fit wrote.")],
+    run: Annotated[Path, typer.Argument(help="The directory of a study or of a federated run, or a model's file.")],
     output: Annotated[
         Path | None,
         typer.Option("--output", "-o", help="Where to write; default: report.html in the directory, or MODEL.html."),

@@ -17,6 +17,7 @@ from hushpoint.commands.printing import give_up_printing, is_unprintable
 
 if TYPE_CHECKING:
     from hushpoint.tables.model_file import TableModel
+    from hushpoint.tables.scoring import ScoringModel
 
 Table = Annotated[Path, typer.Argument(help="A table: .csv, .csv.gz or .parquet.")]
 Force = Annotated[bool, typer.Option("--force", help="Replace the output file if it exists.")]
@@ -116,7 +117,7 @@ def fit(
 
 
 def predict(
-    model: Annotated[Path, typer.Argument(help="A model that hushpoint fit wrote.")],
+    model: Annotated[Path, typer.Argument(help="A model that hushpoint fit or a federation wrote.")],
     data: Table,
     output: Annotated[Path | None, typer.Option("--output", "-o", help="Where to write; default: print.")] = None,
     proba: Annotated[bool, typer.Option("--proba", help="Add the probability of every class.")] = False,
@@ -124,11 +125,12 @@ def predict(
 ) -> None:
     """Predict the target for the rows of a table: a CSV with one line a row, in the same order.
 
+    A model of arrays takes a .npz file with X, or a .npy file.
+
     Example: hushpoint predict model.json new.csv -o predictions.csv
     """
     from hushpoint._files import require_free
     from hushpoint.tables.model_file import load_model
-    from hushpoint.tables.reading import read_chunks
 
     if output is not None:
         require_free(output, force)
@@ -136,7 +138,7 @@ def predict(
     if proba and not fitted.has_probabilities:
         raise ValueError(f"{fitted.no_probabilities}. Leave out --proba.")
     # Everything is predicted before a line is printed: an error in the last row must not follow half an answer.
-    parts = [_predicted(fitted, chunk, proba) for chunk in read_chunks(data)]
+    parts = [_predicted(fitted, chunk, proba) for chunk in fitted.parts(data)]
     header = ["prediction", *(f"probability of {name}" for name in (fitted.classes or ()) if proba)]
     with _opened(output, force) as file:
         writer = csv.writer(file, lineterminator="\n")
@@ -145,7 +147,7 @@ def predict(
             writer.writerows(part)
 
 
-def _predicted(fitted: TableModel, chunk: Any, proba: bool) -> list[list[Any]]:
+def _predicted(fitted: ScoringModel, chunk: Any, proba: bool) -> list[list[Any]]:
     columns = [fitted.predict(chunk).tolist()]
     if proba:
         columns += fitted.predict_proba(chunk).T.tolist()

@@ -25,7 +25,6 @@ from hushpoint.federated.health import health_address
 from hushpoint.federated.log import now
 from hushpoint.federated.reach import Trouble, host_and_port, reach
 from hushpoint.federated.secure.folder import SecureFederation, read_covenant
-from hushpoint.federated.terms import plan_digest
 
 _EVERYWHERE = ("0.0.0.0", "::")
 
@@ -95,9 +94,9 @@ def _agreement(federation: Federation) -> str:
             )
         _require_same(federation, lambda folder: read_covenant(folder / "covenant.json").digest == covenant.digest)
         return f"covenant {covenant.fingerprint}"
-    name = plan_digest(federation.plan())
-    _require_same(federation, lambda folder: plan_digest(Site(folder).plan()) == name)
-    return f"plan {name}"
+    name = federation.agreed().run
+    _require_same(federation, lambda folder: Site(folder).agreed().run == name)
+    return f"run {name}"
 
 
 def _require_same(federation: Federation, same: Callable[[Path], bool]) -> None:
@@ -112,7 +111,7 @@ def _require_same(federation: Federation, same: Callable[[Path], bool]) -> None:
 def _run(federation: Federation) -> str:
     """Whether what is in run/ is of this agreement: a server goes on with no other."""
     secure = federation.is_secure
-    name = SecureFederation(federation).covenant().name if secure else plan_digest(federation.plan())
+    name = SecureFederation(federation).covenant().name if secure else federation.agreed().run
     try:
         record = json.loads((federation.run / "run.json").read_text(encoding="utf-8"))
         found, status = record["run"], str(record["status"])

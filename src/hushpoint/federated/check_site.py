@@ -20,13 +20,12 @@ from hushpoint.federated.check import (
     versions_line,
 )
 from hushpoint.federated.client import Window
-from hushpoint.federated.disk import Damaged
-from hushpoint.federated.folder import Shape, Site
+from hushpoint.federated.folder import Site
 from hushpoint.federated.log import now
 from hushpoint.federated.reach import Reached, Trouble, reach
 from hushpoint.federated.secure.folder import SecureSiteFolder, is_secure
-from hushpoint.federated.secure.store import SecureStore
-from hushpoint.federated.terms import plan_digest
+from hushpoint.federated.shape import Shape
+from hushpoint.federated.standing import standing_of
 from hushpoint.schema import Ignored, Number, Schema
 
 _NEW_CA = "Ask whoever runs the server for a new ca.crt."
@@ -83,33 +82,20 @@ def _keys(site: Site, secure: bool) -> str:
 def _agreement(site: Site, secure: bool) -> str:
     if secure:
         return f"covenant {SecureSiteFolder(site).accepted().fingerprint} is accepted; it has this site's key"
-    return f"plan {plan_digest(site.plan())}; compare it with the server's"
+    return f"run {site.agreed().run}; compare it with the server's"
 
 
 def _ledger(site: Site, secure: bool) -> str:
-    state = ledger_state(site, secure)
-    if state != "whole":
-        raise Wrong(f"the ledger is {state}, so nobody knows what was spent", _RESTORE)
-    return "whole"
-
-
-def ledger_state(site: Site, secure: bool) -> str:
-    """ "whole", "lost" (missing or damaged) or "an old copy" (the site has done more than it says)."""
-    store = site.store()
-    try:
-        ledger = store.ledger()
-    except Damaged:
-        return "lost"
-    if secure:
-        kept = SecureStore(store).open_round()
-        return "an old copy" if kept is not None and kept.check not in ledger.checks else "whole"
-    state = store.state(plan_digest(site.plan()))
-    return "an old copy" if state is not None and state.check not in ledger.checks else "whole"
+    found = standing_of(site.store(), SecureSiteFolder(site).covenant().run if secure else "")
+    if found.name in ("whole", "vouched"):
+        return found.words
+    words, _, remedy = found.words.partition(". ")
+    raise Wrong(words, remedy or _RESTORE)
 
 
 def run_of(site: Site, secure: bool) -> str:
     """The run that the site agreed to, as its ledger names it."""
-    return SecureSiteFolder(site).covenant().run if secure else plan_digest(site.plan())
+    return SecureSiteFolder(site).covenant().run if secure else site.agreed().run
 
 
 def key_state(site: Site, secure: bool) -> str:

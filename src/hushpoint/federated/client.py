@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 import warnings
 from collections.abc import Callable
@@ -14,10 +15,14 @@ from numpy.typing import ArrayLike
 
 from hushpoint._checks import require_count
 from hushpoint._types import Array
+from hushpoint.federated.agreed import Agreed
 from hushpoint.federated.disk import Busy, Damaged
+from hushpoint.federated.ends import ENDS, told_at_site
+from hushpoint.federated.farewell import decode_farewell, farewell_reply, is_farewell
 from hushpoint.federated.ledger import Ledger, Participation, SiteState, SiteStore, total_mu
-from hushpoint.federated.terms import participation_mu, plan_digest, require_federated
-from hushpoint.federated.wire import Refused, Reply, Request, decode, digest, encode, is_whole
+from hushpoint.federated.models import require_model
+from hushpoint.federated.terms import participation_mu, require_federated
+from hushpoint.federated.wire import Refused, Reply, Request, as_numbers, decode, digest, encode, is_whole
 from hushpoint.noise import source_for
 from hushpoint.plan import Plan
 from hushpoint.privacy.gaussian import gdp_epsilon
@@ -96,6 +101,10 @@ class Client:
         The hours in which it takes part.
     clock : callable
         What the time is.
+    agreed : Agreed, optional
+        The plan with the schema and the nonce of the run; None: the plan alone names it, inside one process.
+    tell : callable, optional
+        Told in fixed words, for the people of the site, why it declined and what is to be done.
     """
 
     def __init__(
@@ -111,6 +120,8 @@ class Client:
         own_key: EllipticCurvePrivateKey | None = None,
         window: Window | None = None,
         clock: Callable[[], datetime] = datetime.now,
+        agreed: Agreed | None = None,
+        tell: Callable[[str], None] | None = None,
     ) -> None:
         facts = require_federated(plan)
         require_count("site", site, least=0, most=facts.items - 1)
@@ -125,9 +136,10 @@ class Client:
                 "Use federated_admm with noise='clients', or drop the limit."
             )
         self.plan, self.site, self.store, self.limit, self.window = plan, site, store, limit, window
-        self._run, self._clock = plan_digest(plan), clock
+        self.agreed = Agreed(plan) if agreed is None else agreed
+        self._run, self._clock, self._tell = self.agreed.run, clock, tell
         self._server_key, self._own_key = server_key, own_key
-        self._seed = seed
+        self._seed, self._request = seed, b""
         self._data = plan.operator.prepare(rows)
         self._reach = plan.operator.reach()
         self._mu = {unit: participation_mu(plan, unit, site) for unit in ("user", "record")}
@@ -136,7 +148,10 @@ class Client:
         """The reply to a request; a move is in the ledger and on the disk before this returns."""
         asked: Request | None = None
         try:
+            if is_farewell(request):
+                return self._parted(request)
             asked = decode(request, Request, self._server_key)
+            self._request = request
             if asked.site != self.site:
                 raise Refused("the request is for another site")
             with self.store.held():
@@ -144,6 +159,7 @@ class Client:
                 reply_bytes = encode(reply, self._own_key)
                 if reply.status == "moved":
                     self.store.note(reply.run, reply.round, len(reply_bytes), again)
+            self._say_why(reply.reason)
             return reply_bytes
         except Refused:
             reason = "refused"
@@ -153,7 +169,37 @@ class Client:
             reason = "disk"
         except Exception:  # its text may quote data, so not a word of it leaves
             reason = "failed"
+        self._say_why(reason)
         return encode(self._declined(asked, reason), self._own_key)
+
+    def _say_why(self, reason: str) -> None:
+        if reason and self._tell is not None:
+            self._tell(told_at_site(reason))
+
+    def _parted(self, data: bytes) -> bytes:
+        """Keep the model of a run that is over, if it is one that the server signed, of this run and its schema."""
+        try:
+            letter = decode_farewell(data, self._server_key)
+            if letter.run != self._run:
+                raise Refused("the letter is of another run")
+            if letter.model:
+                require_model(letter.model, self._described, self._run)
+                self.store.keep_model(letter.model)
+        except (ValueError, OSError):
+            if self._tell is not None:
+                self._tell(told_at_site("model"))
+            return farewell_reply(data, False, self._own_key)
+        if self._tell is not None:
+            end = letter.outcome if letter.outcome in ENDS else "over"
+            self._tell(f"the run is {end}." + (" The model is in model.json." if letter.model else ""))
+        return farewell_reply(data, True, self._own_key)
+
+    @property
+    def _described(self) -> dict[str, Any]:
+        """What the data are, as a model of them says it."""
+        shape, facts = self.agreed.shape, self.plan.facts
+        assert facts is not None
+        return {"features": facts.features} if shape is None else shape.to_dict()
 
     def _answer(self, asked: Request) -> tuple[Reply, bool]:
         """What to say, and whether it was said before."""
@@ -161,17 +207,20 @@ class Client:
             return self._declined(asked, "plan"), False
         if is_whole(asked.point) or not self._sane(asked.point, self.plan.operator.message_size):
             return self._declined(asked, "refused"), False
-        state, ledger = self.store.state(self._run), self._ledger(asked)
-        if ledger is None or (self._own_noise and state is not None and state.check not in ledger.checks):
-            return self._declined(asked, "ledger"), False  # a state that the ledger knows nothing of
-        if state is not None and state.check == ledger.checks[-1] and not ledger.lost:
-            ledger = self._recorded(ledger, state)  # killed between the two: it may be sent now, and it counts now
+        ledger, lacking = self._ledger(asked)
+        if ledger is None:
+            return self._declined(asked, lacking), False
+        pending = self.store.pending(ledger)
+        if pending is not None:  # it may be sent now, and it counts now, of whatever run it is
+            ledger = self.store.record(ledger, pending)
+        state = self.store.state(self._run)
         last = ledger.last_round(self._run)
         if asked.round <= last:
             if state is not None and (state.round, state.point) == (asked.round, asked.name):
                 return self._moved(asked, ledger, state), True
             if asked.round < last or ledger.of(self._run)[-1].point != asked.name:
-                return self._declined(asked, "stale", ledger), False
+                proof = state.request if state is not None and state.round == last and len(state.request) else None
+                return self._declined(asked, "stale", ledger, proof), False
             # The ledger has the round and the state was lost: another message for the same round counts again.
         if self.window is not None and not self.window.has(self._clock()):
             return self._declined(asked, "away", ledger), False
@@ -183,7 +232,17 @@ class Client:
             return self._said(asked, ledger, status="anchor"), False
         message = self._move(asked, base)
         moved = base + message if self.plan.operator.block_size else base
-        state = SiteState(self._run, asked.round, asked.name, moved, base, message, ledger.checks[-1])
+        state = SiteState(
+            self._run,
+            asked.round,
+            asked.name,
+            moved,
+            base,
+            message,
+            ledger.checks[-1],
+            as_numbers(self._request),
+            json.dumps(self._mu),
+        )
         self.store.save(state)
         return self._moved(asked, self._recorded(ledger, state), state), False
 
@@ -192,17 +251,23 @@ class Client:
         """Whether what is spent is the site's to count."""
         return self.plan.noise.place == "block"
 
-    def _ledger(self, asked: Request) -> Ledger | None:
-        """The ledger; None where it is lost, or an old copy: the server has a message that it knows nothing of."""
+    def _ledger(self, asked: Request) -> tuple[Ledger | None, str]:
+        """The ledger; None where it is lost, or an old copy, and which of them in a word.
+
+        An old copy lacks a line that the state beside it was made after, or that the server has a message of.
+        """
         try:
             ledger = self.store.ledger()
         except Damaged:
             # Where the server adds the noise, releases are counted, and there. The lost ledger stays lost for others.
-            return None if self._own_noise else Ledger(lost=True)
-        began_here = ledger.before == 0 or bool(ledger.of(self._run))
+            return (None, "ledger") if self._own_noise else (Ledger(lost=True), "")
+        if not self._own_noise:
+            return ledger, ""
+        began_here = ledger.shows_last(self._run)
         if self._own_noise and began_here and asked.known > ledger.last_round(self._run):
-            return None
-        return ledger
+            self.store.note_behind(self._run, asked.known)  # so that status says it, and whoever asks next
+            return None, "old-ledger"
+        return (None, "old-ledger") if self.store.is_old(ledger) else (ledger, "")
 
     def _recorded(self, ledger: Ledger, state: SiteState) -> Ledger:
         """The ledger with the participation whose message is in the state."""
@@ -261,8 +326,8 @@ class Client:
         if self.limit is None:
             return ""
         unit = self.limit.unit or self.plan.default_unit
-        earlier, each = total_mu(ledger.entries, unit), self._mu[unit]
-        if earlier is None or each is None or ledger.before:  # nobody knows what those before have cost
+        earlier, each = total_mu(ledger, unit), self._mu[unit]
+        if earlier is None or each is None:  # nobody knows what some of those before have cost
             return "limit"
         mu = math.sqrt(earlier**2 + each**2) * (1 + 1e-12)
         return "" if math.isfinite(mu) and gdp_epsilon(mu, self.limit.delta) <= self.limit.epsilon else "limit"
@@ -270,10 +335,10 @@ class Client:
     def _moved(self, asked: Request, ledger: Ledger, state: SiteState) -> Reply:
         return self._said(asked, ledger, status="moved", message=state.message)
 
-    def _declined(self, asked: Request | None, reason: str, ledger: Ledger | None = None) -> Reply:
+    def _declined(self, asked: Request | None, reason: str, ledger: Ledger | None = None, proof: Any = None) -> Reply:
         if asked is None:
             return Reply(self._run, 0, self.site, "", "declined", reason)
-        return self._said(asked, ledger, status="declined", reason=reason)
+        return self._said(asked, ledger, status="declined", reason=reason, proof=proof)
 
     def _said(self, asked: Request, ledger: Ledger | None, **what: Any) -> Reply:
         book = Ledger() if ledger is None else ledger

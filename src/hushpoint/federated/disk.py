@@ -32,11 +32,14 @@ def load_arrays(path: Path) -> dict[str, NDArray[Any]]:
 
 
 def append_line(path: Path, record: Mapping[str, Any], check: str | None = None) -> str:
-    """One more JSON line, on the disk when this returns; ``check`` chains it to the line before."""
+    """One more JSON line, on the disk when this returns; ``check`` chains it to the line before.
+
+    A file that is not there is made for its owner alone.
+    """
     text = json.dumps(record, sort_keys=True)
     after = "" if check is None else _next_check(check, text)
     line = text if check is None else json.dumps({**record, "check": after}, sort_keys=True)
-    with path.open("a+b") as file:
+    with os.fdopen(os.open(path, os.O_RDWR | os.O_APPEND | os.O_CREAT, 0o600), "a+b") as file:
         file.seek(0)
         data = file.read()
         if len(data) > _whole(data):

@@ -13,8 +13,9 @@ import time
 import warnings
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Generic, Protocol, TypeVar
 
+from hushpoint.federated.ends import lasting_reasons, spent_reasons, who_and_why
 from hushpoint.federated.keys import sign, verify
 from hushpoint.federated.server import RoundRecord, Verdict
 from hushpoint.federated.wire import Refused
@@ -40,8 +41,8 @@ _TOKEN = 32  # letters that make one hello unlike another
 _FAILED = b"hushpoint failed"
 _PAUSE = 0.2  # seconds between two looks for replies: Flower has no way to be told
 _LOOK = 1.0  # seconds between two looks for nodes
-_SPENT = ("cap", "limit")  # reasons of a site that has spent what it may
-_FOR_GOOD = (*_SPENT, "plan", "ledger")  # reasons that do not pass by themselves
+_SPENT = spent_reasons()
+_FOR_GOOD = lasting_reasons()
 
 
 # --- the envelope
@@ -83,14 +84,9 @@ def is_hello(payload: bytes) -> bool:
     return payload.startswith(_HELLO)
 
 
-def hello(run: str) -> bytes:
-    """The question which site a node is, by a server that is at work on a run."""
-    return _HELLO + secrets.token_hex(_TOKEN // 2).encode() + run.encode()
-
-
-def run_of_hello(payload: bytes) -> str:
-    """On which run a server is at work that says hello."""
-    return payload[len(_HELLO) + _TOKEN :].decode("ascii", "replace")
+def hello_run(payload: bytes) -> str:
+    """The run that a server which asks is about; "" where it does not say."""
+    return payload.removeprefix(_HELLO).partition(b"\n")[2].decode("ascii", "replace")
 
 
 def hello_reply(payload: bytes, site: int, run: str, key: EllipticCurvePrivateKey | None) -> bytes:
@@ -146,7 +142,8 @@ class Directory:
             for node in sorted(self._online - known - self.refused)
             if now - self._asked.get(node, -self.patience) >= self.patience
         ]
-        questions = [(node, hello(self.run)) for node in news]
+        about = f"\n{self.run}"  # so that the people of a site which agreed to another one are told
+        questions = [(node, _HELLO + (secrets.token_hex(16) + about).encode("ascii")) for node in news]
         letters = [_letter(payload, node, MessageType.QUERY, "hello", 4 * self.patience) for node, payload in questions]
         for (node, payload), name in zip(questions, _pushed(self.grid, letters), strict=True):
             self._asked[node] = now
@@ -233,14 +230,18 @@ class Conducted(Protocol):
     def receive(self, site: int, reply: bytes) -> Verdict: ...
     def close_round(self) -> RoundRecord | None: ...
     def leave_round(self) -> bool: ...
+    def took(self, site: int, letter: bytes, reply: bytes) -> bool: ...
+    @property
+    def why(self) -> str: ...
 
 
-class Rounds:
+Kind = TypeVar("Kind", bound=Conducted)
+
+
+class Rounds(Generic[Kind]):
     """The rounds of a run over Flower's grid: open, push, poll, close, and again where a quorum is missing."""
 
-    def __init__(
-        self, server: Conducted, grid: Grid, pace: Pace, keys: Sequence[EllipticCurvePublicKey] | None
-    ) -> None:
+    def __init__(self, server: Kind, grid: Grid, pace: Pace, keys: Sequence[EllipticCurvePublicKey] | None) -> None:
         self.server, self.grid, self.pace = server, grid, pace
         self.directory = Directory(grid, server.run, server.sites, keys)
         self._open: dict[str, int] = {}  # messages without a reply, and whom they went to
@@ -261,17 +262,40 @@ class Rounds:
                 tell(record)
         return self.server.status
 
+    @property
+    def told(self) -> dict[int, str]:
+        """Which sites took no part in the open round, or could not, and why in a word."""
+        told = {site: reason for site, reason in self._reasons.items() if reason}
+        for site in (self.server.asked | self.directory.others.keys()) - self._reasons.keys():
+            absent = "another run" if site in self.directory.others else "absent"
+            told[site] = "no answer" if site in self.directory.available else absent
+        if self.server.status == "lost":  # then those who said so were right
+            told = {site: reason for site, reason in told.items() if reason != "stale"}
+        return told
+
+    @property
+    def why(self) -> str:
+        """Why the run is not finished: what the server says of itself, and which sites of the open round said what."""
+        return "; ".join(words for words in (self.server.why, who_and_why(self.told)) if words)
+
     def part(self, letters: Mapping[int, bytes], seconds: float) -> set[int]:
-        """Send a last letter to the sites that are there; which of them have answered within so many seconds."""
-        self.directory.refresh()
-        self._open, heard = {}, set()
-        self._post({site: letter for site, letter in letters.items() if site in self.directory.available})
+        """Send a last letter to the sites that are there; which of them have taken it within so many seconds."""
+        self._open, self._sent = {}, {}
+        taken: set[int] = set()
         until = time.monotonic() + seconds
-        while self._open and time.monotonic() < until:
-            for name, _ in _pulled(self.grid, self._open):
-                heard.add(self._open.pop(name))
+        while True:
+            self.directory.refresh()  # where nothing was left to be run, nobody has said yet who it is
+            there = self.directory.available & letters.keys()
+            self._post({site: letters[site] for site in there - self._sent.keys()})
+            for name, letter in _pulled(self.grid, self._open):
+                site, said = self._open.pop(name), unpacked(letter)
+                if said is not None and self.server.took(site, letters[site], said):
+                    taken.add(site)
+            if taken >= letters.keys() or time.monotonic() >= until:
+                return taken
+            if not self._open and self._sent and self._sent.keys() >= letters.keys():
+                return taken  # all have answered
             time.sleep(_PAUSE)
-        return heard
 
     def _gather(self) -> None:
         """Wait for the sites at the start; those who come later join the rounds after."""

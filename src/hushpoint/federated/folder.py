@@ -9,27 +9,29 @@ from __future__ import annotations
 import hashlib
 import importlib
 import json
-import tomllib
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
 from hushpoint import losses, methods, regularizers
 from hushpoint._checks import require, require_choice, require_count, require_kind, require_positive
 from hushpoint._files import write_text
-from hushpoint._types import Array
+from hushpoint.federated.agreed import Agreed, drawn_nonce, read_agreed
 from hushpoint.federated.client import Client, Window, site_rows
+from hushpoint.federated.disk import held
+from hushpoint.federated.ends import Outcome
 from hushpoint.federated.ledger import SiteStore
-from hushpoint.federated.terms import plan_digest, require_federated
+from hushpoint.federated.shape import Shape, toml_settings
+from hushpoint.federated.terms import require_federated
 from hushpoint.plan import Plan
 from hushpoint.privacy.guarantee import Budget
 from hushpoint.problem import Problem, item_rows
 from hushpoint.regularizers import Regularizer
 from hushpoint.rows import Rows
-from hushpoint.schema import Schema, toml_value
+from hushpoint.schema import toml_value
+
+__all__ = ["Federation", "Outcome", "Shape", "Site", "make_plan", "only", "table", "toml_budget", "toml_settings"]
 
 if TYPE_CHECKING:
     from cryptography.hazmat.primitives.asymmetric.ec import EllipticCurvePrivateKey, EllipticCurvePublicKey
@@ -43,18 +45,6 @@ _ADDRESS = "127.0.0.1:9092"
 
 
 # --- reading settings
-
-
-def toml_settings(path: Path) -> dict[str, Any]:
-    """What a TOML file says."""
-    try:
-        return tomllib.loads(path.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise ValueError(
-            f"{str(path)!r} cannot be read: {error.strerror}. Make a federation: hushpoint federated init."
-        ) from None
-    except ValueError as error:
-        raise ValueError(f"{str(path)!r} is no valid TOML: {error}.") from None
 
 
 def only(table: Mapping[str, Any], where: str, known: tuple[str, ...]) -> None:
@@ -103,118 +93,13 @@ def _import_plugins(settings: Mapping[str, Any], where: str) -> None:
 # --- what all agree on
 
 
-@dataclass(frozen=True)
-class Shape:
-    """What the local data look like: a table with declared columns, or arrays with a number of features."""
-
-    schema: Schema | None = None
-    arrays: int = 0
-
-    @staticmethod
-    def read(path: Path) -> Shape:
-        """From ``schema.toml``: the schema of a table, or ``features = N`` for NumPy data."""
-        settings = toml_settings(path)
-        if set(settings) == {"features"}:
-            return Shape(arrays=require_count("features", settings["features"]))
-        try:
-            shape = Shape(Schema.from_dict(settings))
-            assert shape.schema is not None
-            shape.schema.target_column  # noqa: B018  a schema without a target says so here
-        except ValueError as error:
-            raise ValueError(f"{str(path)!r} declares too little or wrongly:\n{error}") from None
-        return shape
-
-    @property
-    def features(self) -> int:
-        """Length of an encoded row."""
-        return self.arrays if self.schema is None else len(self._encoder().get_feature_names_out())
-
-    def to_dict(self) -> dict[str, Any]:
-        """The shape as JSON can hold it: a schema, or the number of features."""
-        return {"features": self.arrays} if self.schema is None else self.schema.to_dict()
-
-    @staticmethod
-    def from_dict(record: Mapping[str, Any]) -> Shape:
-        """What ``to_dict`` gave."""
-        if set(record) == {"features"}:
-            return Shape(arrays=record["features"])
-        return Shape(Schema.from_dict(dict(record)))
-
-    @property
-    def names(self) -> list[str]:
-        """The features by name."""
-        if self.schema is None:
-            return [f"x{j}" for j in range(self.arrays)]
-        return [str(name) for name in self._encoder().get_feature_names_out()]
-
-    @property
-    def row_norm(self) -> float:
-        """A length of rows, the constant of an intercept included, that is known without looking at any."""
-        return 1.0 if self.schema is None else float(np.hypot(self._encoder().typical_row_norm_, 1.0))
-
-    @property
-    def two_classes(self) -> bool:
-        """Whether the target is one of two classes."""
-        return self.schema is not None and self.schema.task == "classification"
-
-    def _encoder(self) -> Any:
-        from hushpoint.preprocessing import TableEncoder
-
-        if self.schema is not None and self.schema.to_learn:
-            names = ", ".join(map(repr, self.schema.to_learn))
-            raise ValueError(
-                f"schema.toml leaves the range of {names} to be learned, which an estimator does that sites train by "
-                "secure sums ([secure], and a name in [model]), and no other plan. Declare it, without learn = true."
-            )
-        return TableEncoder(self.schema).fit()
-
-    def load(self, path: Path) -> tuple[Array, Array]:
-        """The features and the targets in a file; those of two classes as -1 and 1."""
-        if not path.is_file():
-            raise ValueError(f'there is no file {str(path)!r}. Name the data in site.toml: data = "...".')
-        if self.schema is None:
-            return self._loaded_arrays(path)
-        from hushpoint.tables.reading import read_chunks
-        from hushpoint.tables.training import declared_targets, require_declared
-
-        encoder, parts, targets = self._encoder(), [], []
-        for chunk in read_chunks(path):
-            require_declared(self.schema, chunk)
-            parts.append(encoder.transform(chunk))
-            targets.append(declared_targets(self.schema, chunk))
-        values = np.concatenate(targets)
-        if self.two_classes:
-            if len(self.schema.classes) != 2:
-                raise ValueError(f"target {self.schema.target!r} has {len(self.schema.classes)} classes. Declare two.")
-            values = np.where(values == self.schema.classes[1], 1.0, -1.0)
-        return np.vstack(parts), values.astype(np.float64)
-
-    def _loaded_arrays(self, path: Path) -> tuple[Array, Array]:
-        remedy = (
-            "Save X (rows, features) and y (rows,) with np.savez, or one table with y in the last column with np.save."
-        )
-        try:
-            loaded = np.load(path, allow_pickle=False)
-            if isinstance(loaded, np.lib.npyio.NpzFile):
-                with loaded:
-                    X, y = np.asarray(loaded["X"], dtype=np.float64), np.asarray(loaded["y"], dtype=np.float64)
-            else:
-                X, y = np.asarray(loaded[:, :-1], dtype=np.float64), np.asarray(loaded[:, -1], dtype=np.float64)
-        except Exception:  # of NumPy and zipfile; their texts quote what is in the file
-            raise ValueError(f"{path.name!r} does not hold NumPy data as expected. {remedy}") from None
-        if X.ndim != 2 or X.shape[1] != self.arrays or y.shape != (X.shape[0],):
-            raise ValueError(
-                f"{path.name!r} has X of shape {X.shape}, y of shape {y.shape}, and features = {self.arrays}. {remedy}"
-            )
-        return X, y
-
-
 def make_plan(federation: Mapping[str, Any], shape: Shape) -> Plan:
     """The plan that ``federation.toml`` and ``schema.toml`` describe."""
     only(federation, "federation.toml", ("model", "method", "budget", "sites", "testing", "secure"))
     model, method, sites = (dict(table(federation, name)) for name in ("model", "method", "sites"))
     only(model, "[model]", ("loss", "regularizer", "row_norm", "clip", "fit_intercept", "weights"))
     only(sites, "[sites]", ("count", "rows"))
+    require_no_users(shape)
     rows = sites.get("rows")
     if rows is None and "count" not in sites:
         raise ValueError(
@@ -251,6 +136,16 @@ def make_plan(federation: Mapping[str, Any], shape: Shape) -> Plan:
     return Plan.from_json(plan.to_json())
 
 
+def require_no_users(shape: Shape) -> None:
+    """Refuse users that a plan would not protect: its items are the sites, and its records their rows."""
+    if shape.schema is not None and shape.schema.groups:
+        raise ValueError(
+            f"schema.toml has groups = {shape.schema.groups!r}, and a plan whose items are sites protects a site as a "
+            "whole or one row, never the rows of one such user together. Train a model by secure sums ([secure], and a "
+            'name in [model]), or take groups away and declare that column with kind = "ignore".'
+        )
+
+
 def _regularizer(record: Any) -> Regularizer | None:
     """``{l2 = 0.01}``, ``{l1 = 0.1}``, both, ``{}`` for none, or the record of any other with its name."""
     require_kind("regularizer", record, dict, remedy="Write for example regularizer = {l2 = 0.01}.")
@@ -273,14 +168,6 @@ def _budget(table: Mapping[str, Any], where: str) -> Budget:
     if not {"epsilon", "delta"} <= set(table):
         raise ValueError(f"{where} needs epsilon and delta.")
     return Budget(**table)
-
-
-@dataclass(frozen=True)
-class Outcome:
-    """How a run ended: "finished", "spent", "stalled", "refused" with the reason, or "died" where nothing was said."""
-
-    name: str
-    words: str = ""
 
 
 # --- the folder of whoever runs the server
@@ -343,24 +230,62 @@ class Federation:
         """The seed of a test, None in earnest."""
         return _seed(self.settings())
 
-    def write_plan(self) -> Plan:
-        """Make ``plan.json`` anew, and hand it with the schema to the sites whose folders are here."""
+    def write_plan(self, *, new_run: bool = False) -> Plan:
+        """Make ``plan.json`` anew, and hand it with the schema to the sites whose folders are here.
+
+        Where nothing has changed it is the same run, unless ``new_run``.
+        """
         _import_plugins(self.server(), "server.toml")
-        plan = make_plan(self.settings(), self.shape())
-        if (self.run / "run.json").exists() and plan_digest(plan) != plan_digest(_read_plan(self.folder / "plan.json")):
+        plan, shape = make_plan(self.settings(), self.shape()), self.shape()
+        agreed = Agreed(plan, shape, drawn_nonce())
+        if not new_run and (before := self._agreed_before(plan, shape)) is not None:
+            agreed = before
+        self._require_no_other_run(agreed.run)
+        schema = (self.folder / "schema.toml").read_text(encoding="utf-8")
+        for folder in (self.folder, *self._made_sites(plan.operator.blocks)):
+            _write(folder / "plan.json", plan.to_json() + "\n")
+            if folder != self.folder:
+                _write(folder / "schema.toml", schema)
+            agreed.write(folder)
+        _write(self.folder / "plan.made", self.agreement_digest() + "\n")
+        return plan
+
+    def _made_sites(self, count: int) -> list[Path]:
+        """The folders of the sites that are here; made where there are none."""
+        folders = [self.site(site, count) for site in range(count)]
+        for site, folder in enumerate(folders):
+            if not folder.exists():
+                self.new_site(site, folder)
+        return folders
+
+    def _agreed_before(self, plan: Plan, shape: Shape) -> Agreed | None:
+        """What was agreed on when the plan was made last, if it is the same."""
+        try:
+            return read_agreed(self.folder, plan, shape)
+        except ValueError:
+            return None
+
+    def _require_no_other_run(self, run: str) -> None:
+        try:
+            begun = json.loads((self.run / "run.json").read_text(encoding="utf-8"))["run"]
+        except (OSError, ValueError, KeyError, TypeError):
+            return
+        if begun != run:
             raise ValueError(
                 f"{str(self.run)!r} holds a run of the plan as it was. Take the agreement to a new folder, or move the "
                 "run away: what was spent stays counted in the ledgers of the sites."
             )
-        _write(self.folder / "plan.json", plan.to_json() + "\n")
-        _write(self.folder / "plan.made", self.agreement_digest() + "\n")
-        for site in range(plan.operator.blocks):
-            folder = self.site(site, plan.operator.blocks)
-            if not folder.exists():
-                self.new_site(site, folder)
-            _write(folder / "plan.json", plan.to_json() + "\n")
-            _write(folder / "schema.toml", (self.folder / "schema.toml").read_text(encoding="utf-8"))
-        return plan
+
+    def put_run_away(self) -> None:
+        """Move the folder of a run aside: another one of the same plan is agreed on."""
+        if (self.run / "run.json").exists() or (self.run / "server.npz").exists():
+            number = next(n for n in range(1, 10_000) if not self.run.with_name(f"run.{n}").exists())
+            with held(self.run):  # not under a server that is at work
+                self.run.rename(self.run.with_name(f"run.{number}"))
+
+    def agreed(self) -> Agreed:
+        """The plan, the schema and the name of the run."""
+        return read_agreed(self.folder, self.plan(), self.shape())
 
     def plan(self) -> Plan:
         """The plan; an error where ``federation.toml`` or ``schema.toml`` say something else by now."""
@@ -377,8 +302,8 @@ class Federation:
 
     def agreement_digest(self) -> str:
         """What ``federation.toml`` and ``schema.toml`` say, whatever their comments and layout."""
-        said = [self.settings(), toml_settings(self.folder / "schema.toml")]
-        return hashlib.sha256(json.dumps(said, sort_keys=True).encode()).hexdigest()
+        said = json.dumps(self.settings(), sort_keys=True) + json.dumps(toml_settings(self.folder / "schema.toml"))
+        return hashlib.sha256(said.encode()).hexdigest()  # the order of columns has a meaning
 
     def site(self, site: int, count: int) -> Path:
         """The folder of a site."""
@@ -462,10 +387,33 @@ class Federation:
         """The public keys of all sites."""
         from hushpoint.federated.keys import load_public
 
+        if absent := self.missing_keys():
+            raise ValueError(
+                f"the keys of site {', '.join(map(str, absent))} are missing. Each site makes its own (hushpoint "
+                "federated keys SITE_DIR) and sends request.json; admit it: "
+                f"hushpoint federated admit {self.folder} request.json"
+            )
         return [load_public(self.roster(site, count)) for site in range(count)]
 
-    def make_keys(self, hosts: list[str], days: int) -> list[str]:
-        """Whatever keys are missing, the server's and those of sites whose folders are here. Names what was made."""
+    def admit_key(self, site: int, key: str) -> int:
+        """Take the public key of a site; another one than was taken before is refused."""
+        place = self.roster(require_count("site", site, least=0, most=self.count - 1), self.count)
+        if place.exists() and place.read_text(encoding="ascii") != key:
+            raise ValueError(f"{str(place)!r} has another key. Move it away first: a change is a new agreement.")
+        _write(place, key)
+        return site
+
+    def missing_keys(self) -> list[int]:
+        """Sites whose public keys are not here yet."""
+        count = self.count
+        return [site for site in range(count) if not self.roster(site, count).is_file()]
+
+    def make_keys(self, hosts: list[str], days: int, *, of_sites: bool = False) -> list[str]:
+        """Whatever keys of the server are missing, and with ``of_sites`` those of sites whose folders are here.
+
+        Keys of sites are made here to try a federation out: whoever has this folder then has them too. Names what was
+        made.
+        """
         from hushpoint.federated import keys
 
         count, made = self.count, []
@@ -481,7 +429,7 @@ class Federation:
             made.append("signing key of the server")
         for site in range(count):
             folder = self.site(site, count)
-            if not self.is_secure and not self.roster(site, count).exists():
+            if of_sites and not self.is_secure and not self.roster(site, count).exists():
                 keys.save_public(self.roster(site, count), make_site_key(folder).public_key())
                 made.append(f"key of site {site}")
             if folder.exists():
@@ -499,6 +447,28 @@ def make_site_key(folder: Path) -> EllipticCurvePrivateKey:
     (folder / "site.pub").unlink(missing_ok=True)
     keys.save_public(folder / "site.pub", key.public_key())
     return key
+
+
+def make_request(folder: Path, site: int) -> Path:
+    """A key for a site, made where the site is, and the request by which the server admits it."""
+    from hushpoint.federated import keys
+
+    key = make_site_key(folder)
+    _write(folder / "request.json", json.dumps({"site": site, "key": keys.public_text(key.public_key())}) + "\n")
+    return folder / "request.json"
+
+
+def read_request(path: Path) -> dict[str, Any]:
+    """What a site has sent: which one it is, and its public keys."""
+    try:
+        record = json.loads(path.read_text(encoding="utf-8"))
+        if not (type(record["site"]) is int and isinstance(record["key"], str)):
+            raise ValueError
+        return dict(record)
+    except (OSError, ValueError, KeyError, TypeError):
+        raise ValueError(
+            f"{str(path)!r} is no request of a site. A site makes it with: hushpoint federated keys SITE_DIR"
+        ) from None
 
 
 # --- the folder of a site
@@ -549,6 +519,14 @@ class Site:
             )
         return plan
 
+    def shape(self) -> Shape:
+        """What its data look like: its own copy of the schema."""
+        return Shape.read(self.folder / "schema.toml")
+
+    def agreed(self) -> Agreed:
+        """The plan, the schema and the name of the run, all three as they are used here."""
+        return read_agreed(self.folder, self.plan(), self.shape())
+
     def store(self) -> SiteStore:
         """The ledger and the state."""
         return SiteStore(self.folder)
@@ -561,17 +539,19 @@ class Site:
 
     def rows(self) -> Rows:
         """The data, scaled and clipped as the plan says."""
-        X, y = Shape.read(self.folder / "schema.toml").load(self.folder / str(self.settings().get("data", "data.csv")))
+        X, y = self.shape().load(self.folder / str(self.settings().get("data", "data.csv")))
         return site_rows(self.plan(), self.number, X, y)
 
-    def client(self, *, signed: bool = True, store: SiteStore | None = None) -> Client:
+    def client(
+        self, *, signed: bool = True, store: SiteStore | None = None, tell: Callable[[str], None] | None = None
+    ) -> Client:
         """The client of this site, with its data."""
         from hushpoint.federated.keys import load_public
 
-        settings, plan = self.settings(), self.plan()
+        settings, agreed = self.settings(), self.agreed()
         window = settings.get("window")
         return Client(
-            plan,
+            agreed.plan,
             self.number,
             self.rows(),
             self.store() if store is None else store,
@@ -580,6 +560,8 @@ class Site:
             server_key=load_public(self.folder / "server.pub") if signed else None,
             own_key=self.own_key() if signed else None,
             window=None if window is None else Window.parse(str(window)),
+            agreed=agreed,
+            tell=tell,
         )
 
 

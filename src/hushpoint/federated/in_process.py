@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from hushpoint._types import Array
+from hushpoint.federated.agreed import Agreed
 from hushpoint.federated.client import Client
 from hushpoint.federated.ledger import MemoryStore, SiteStore
 from hushpoint.federated.record import ServerStore
@@ -39,6 +40,7 @@ def run_in_process(
     quorum: float = 1.0,
     validation: Problem | None = None,
     callback: Callable[[RoundRecord], Any] | None = None,
+    agreed: Agreed | None = None,
 ) -> FederatedResult:
     """Run a plan with a server and one client for each item of the problem.
 
@@ -54,6 +56,8 @@ def run_in_process(
         As in ``Server``.
     callback : callable, optional
         Called with the record of every round.
+    agreed : Agreed, optional
+        The schema of tables and the name of the run, where the plan is of a folder.
     """
     place = None if directory is None else Path(directory)
     server = Server(
@@ -62,10 +66,12 @@ def run_in_process(
         seed=seed,
         quorum=quorum,
         validation=validation,
+        agreed=agreed,
     )
     everyone = range(plan.operator.blocks)
     clients = [
-        Client(plan, site, problem.rows.take(np.array([site])), site_store(place, site), seed=seed) for site in everyone
+        Client(plan, site, problem.rows.take(np.array([site])), site_store(place, site), seed=seed, agreed=agreed)
+        for site in everyone
     ]
     records = []
     while not server.finished:
@@ -79,6 +85,9 @@ def run_in_process(
         records.append(server.close_round())
         if callback is not None:
             callback(records[-1])
+    if place is not None:
+        for site, letter in server.farewell(server.status).items():
+            clients[site].answer(letter)
     server.store.close()
     return FederatedResult(server.model, server.guarantees(), records, server, clients)
 

@@ -143,7 +143,7 @@ def _prepare(federation: Federation) -> None:
     from hushpoint.federated.keys import load_private
 
     if not federation.is_secure:
-        federation.plan()
+        federation.agreed()
     load_private(federation.keys / "signing.key")
     federation.site_keys(federation.count)
     federation.flower.mkdir(parents=True, exist_ok=True)
@@ -316,7 +316,7 @@ def simulate(federation: Federation, place: Path, tell: Callable[[str], None]) -
 
     def serve(grid: Any, context: Any) -> None:
         try:
-            outcomes.append(Outcome(conduct(federation, grid, place=place / "run", signed=False, tell=tell)))
+            outcomes.append(conduct(federation, grid, place=place / "run", signed=False, tell=tell))
         except ValueError as error:  # written by us, and without data
             outcomes.append(Outcome("refused", str(error)))
 
@@ -343,7 +343,8 @@ def simulate_in_process(federation: Federation, place: Path, tell: Callable[[dic
     """Run all sites in this process, without Flower."""
     if federation.is_secure:
         return rehearse(rehearsal(federation, place), place, tell)
-    plan = federation.plan()
+    agreed = federation.agreed()
+    plan = agreed.plan
     assert plan.facts is not None
     count = plan.operator.blocks
     rows = [Site(federation.site(site, count)).rows() for site in range(count)]
@@ -351,9 +352,9 @@ def simulate_in_process(federation: Federation, place: Path, tell: Callable[[dic
     options = federation.server_options()
     result = run_in_process(
         plan, problem, directory=place, callback=lambda record: tell(vars(record)),
-        seed=options["seed"], quorum=options["quorum"], validation=options.get("validation"),
+        seed=options["seed"], quorum=options["quorum"], validation=options.get("validation"), agreed=agreed,
     )  # fmt: skip
-    return Outcome(result.server.status)
+    return Outcome(result.server.status, result.server.why)
 
 
 def _stacked(parts: list[Rows]) -> Rows:

@@ -12,10 +12,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from hushpoint._files import save_arrays, write_json
+from hushpoint._files import save_arrays, write_bytes, write_json
 from hushpoint._types import Array, Indices
 from hushpoint._version import __version__
 from hushpoint.federated.disk import Damaged, append_line, held, load_arrays, read_lines
+from hushpoint.federated.models import model_bytes
 from hushpoint.federated.terms import planned, sample_is_secret, trust, units
 from hushpoint.plan import Plan
 
@@ -30,7 +31,8 @@ class ServerState:
     Of each site, ``known`` is the round of its last message that was taken, ``participations`` how often it took part
     by its own ledger, ``unheard`` how often it was asked since then without an answer (a message may have left and been
     lost), ``taken`` how many messages of it were taken. ``chosen`` is who takes part in the open round (None: no round
-    is open), ``asked`` who was asked already, ``token`` the name of this opening of it.
+    is open), ``asked`` who was asked already, ``token`` the name of this opening of it. ``released`` is the round that
+    ``public`` is of: fewer than ``rounds`` where some were run in a life that is forgotten.
     """
 
     run: str
@@ -46,6 +48,7 @@ class ServerState:
     chosen: Indices | None = None
     token: str = ""
     lost: bool = False
+    released: int = 0
     tail_sum: Array = field(default_factory=lambda: np.zeros(0))
     tail_count: int = 0
     last_record: dict[str, Any] = field(default_factory=dict)
@@ -127,6 +130,7 @@ class ServerStore:
         chosen = arrays.pop("chosen")
         record = json.loads(str(arrays.pop("last_record")))
         numbers: dict[str, Any] = {name: int(arrays.pop(name)) for name in ("rounds", "tail_count")}
+        numbers["released"] = int(arrays.pop("released", numbers["rounds"]))  # files of before it was kept have none
         numbers |= {"lost": bool(arrays.pop("lost")), "token": str(arrays.pop("token"))}
         is_open = bool(arrays.pop("is_open"))
         state = ServerState(**{**arrays, "run": run}, **numbers, chosen=chosen if is_open else None, last_record=record)
@@ -149,12 +153,12 @@ class ServerStore:
         """One more line of the log."""
         append_line(self.directory / "rounds.jsonl", record)
 
-    def tell(self, server: Server) -> None:
-        """Write what the run is and where it stands, for people and for ``hushpoint report``."""
-        record = run_record(server)
-        write_json(self.directory / "run.json", record)
-        if server.status in ("finished", "spent"):
-            write_json(self.directory / "model.json", {"model": server.model.tolist(), **record})
+    def tell(self, server: Server, status: str | None = None, why: str = "") -> None:
+        """Write what the run is, where it stands and its last public model, for people and ``hushpoint report``."""
+        write_json(self.directory / "run.json", run_record(server, status, why))
+        model = server.model_file(status)
+        if model is not None:
+            write_bytes(self.directory / "model.json", model_bytes(model))
 
 
 class _InMemory(ServerStore):
@@ -176,12 +180,12 @@ class _InMemory(ServerStore):
     def log(self, record: Mapping[str, Any]) -> None:
         self.records.append(dict(record))
 
-    def tell(self, server: Server) -> None:
+    def tell(self, server: Server, status: str | None = None, why: str = "") -> None:
         pass
 
 
-def run_record(server: Server) -> dict[str, Any]:
-    """A run as ``run.json`` holds it."""
+def run_record(server: Server, status: str | None = None, why: str = "") -> dict[str, Any]:
+    """A run as ``run.json`` holds it; ``status`` says how it ended where the server alone cannot know."""
     plan, state = server.plan, server.state
     promised = [server.statement(planned(plan), unit) for unit in units(plan)]
     return {
@@ -190,7 +194,8 @@ def run_record(server: Server) -> dict[str, Any]:
         "name": plan.method,
         "version": __version__,
         "run": state.run,
-        "status": server.status,
+        "status": status or server.status,
+        "why": "" if sample_is_secret(plan) else why,  # it may name who was asked
         "trusted": trust(plan),
         "secret_sample": sample_is_secret(plan),
         "rounds": state.rounds,

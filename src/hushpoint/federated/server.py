@@ -20,9 +20,13 @@ from numpy.typing import NDArray
 from hushpoint._checks import require_fraction
 from hushpoint._types import Array, Indices
 from hushpoint.engine import drawn_by, settle
+from hushpoint.federated.agreed import Agreed
+from hushpoint.federated.ends import LOST, who_and_why
+from hushpoint.federated.farewell import Farewell, encode_farewell, was_taken
+from hushpoint.federated.models import model_bytes, model_of_plan
 from hushpoint.federated.record import ServerState, ServerStore
-from hushpoint.federated.terms import default_delta, plan_digest, require_federated, spent, trust, units
-from hushpoint.federated.wire import Refused, Reply, Request, decode, digest, encode
+from hushpoint.federated.terms import default_delta, require_federated, spent, trust, units
+from hushpoint.federated.wire import Refused, Reply, Request, as_bytes, decode, digest, encode
 from hushpoint.noise import source_for
 from hushpoint.operators.base import is_within
 from hushpoint.plan import Plan
@@ -31,6 +35,9 @@ from hushpoint.problem import Problem
 
 if TYPE_CHECKING:
     from cryptography.hazmat.primitives.asymmetric.ec import EllipticCurvePrivateKey, EllipticCurvePublicKey
+
+    from hushpoint.tables.array_model import ArrayModel
+    from hushpoint.tables.model_file import TableModel
 
 Status = Literal["running", "finished", "spent", "lost"]
 
@@ -88,6 +95,8 @@ class Server:
         The server's private key and the public key of every site; None: unsigned, inside one process.
     delta : float, optional
         Where epsilon is read; default the budget's.
+    agreed : Agreed, optional
+        The plan with the schema and the nonce of the run; None: the plan alone names it, inside one process.
     """
 
     def __init__(
@@ -101,6 +110,7 @@ class Server:
         own_key: EllipticCurvePrivateKey | None = None,
         site_keys: Sequence[EllipticCurvePublicKey] | None = None,
         delta: float | None = None,
+        agreed: Agreed | None = None,
     ) -> None:
         facts = require_federated(plan)
         self.plan, self.store, self.validation = plan, store, validation
@@ -109,7 +119,8 @@ class Server:
         if site_keys is not None and len(site_keys) != facts.items:
             raise ValueError(f"site_keys has {len(site_keys)} keys for {facts.items} sites. Pass one each.")
         self._own_key, self._site_keys, self._seed = own_key, site_keys, seed
-        self.run, self._source = plan_digest(plan), source_for(seed)
+        self.agreed = Agreed(plan) if agreed is None else agreed
+        self.run, self._source = self.agreed.run, source_for(seed)
         store.open(plan, self.run)
         found = store.load(self.run, plan.steps)
         self.state = found or ServerState.start(plan, self.run)
@@ -118,6 +129,7 @@ class Server:
         self._waiting: set[int] = set()
         self._anchored: set[int] = set()
         self._ahead = 0
+        self._claims: dict[int, int] = {}  # later rounds that sites say they know of, without a proof
         self._began = 0.0
         if found is not None:
             store.tell(self)  # it may have been killed before it did
@@ -134,6 +146,13 @@ class Server:
         if self.state.rounds >= self.plan.steps:
             return "lost" if self.state.lost else "finished"
         return "spent" if not self._free().any() else "running"
+
+    @property
+    def why(self) -> str:
+        """Why there is no further round, where the plan has more."""
+        if self.status == "spent":
+            return who_and_why(dict.fromkeys(range(self.sites), "cap"))
+        return LOST if self.status == "lost" else ""
 
     @property
     def finished(self) -> bool:
@@ -216,7 +235,7 @@ class Server:
             self._round = RoundRecord(state.rounds + 1, asked, [], attempts=0)
             self._messages, self._began = {}, time.monotonic()
         self._round.attempts += 1
-        self._anchored, self._ahead = set(), 0
+        self._anchored, self._ahead, self._claims = set(), 0, {}
         self._waiting = {site for site in self._round.asked if site in available} - self._messages.keys()
         self._will_ask(sorted(self._waiting))
         return {site: self._request(site) for site in sorted(self._waiting)}
@@ -280,6 +299,7 @@ class Server:
         state.known[answered] = step + 1
         state.taken[answered] += 1
         state.end_round(step + 1)
+        state.released = step + 1
         self._add_to_tail()
         record = self._closed(answered)
         state.last_record = asdict(record)
@@ -303,6 +323,26 @@ class Server:
         self.store.tell(self)
         self._messages, self._waiting, self._ahead = {}, set(), 0
         return True
+
+    def farewell(self, outcome: str) -> dict[int, bytes]:
+        """What every site is told at the end: how it ended, and the last public model."""
+        model = self.model_file(outcome)
+        content = b"" if model is None else model_bytes(model)
+        letter = encode_farewell(Farewell(self.run, outcome, content), self._own_key)
+        return dict.fromkeys(range(self.sites), letter)
+
+    def took(self, site: int, letter: bytes, reply: bytes) -> bool:
+        """Whether a site has kept what it was told at the end."""
+        return was_taken(letter, reply, None if self._site_keys is None else self._site_keys[site])
+
+    def model_file(self, status: str | None = None) -> TableModel | ArrayModel | None:
+        """The last public model as people use it; None before the first round, and where it cannot be one."""
+        vector = self.model
+        if not self.state.released or not np.isfinite(vector).all():
+            return None
+        run = {"run": self.run, "status": status or self.status, "rounds": self.state.released}
+        run |= {"planned_rounds": self.plan.steps}
+        return model_of_plan(self.plan, self.agreed.shape, vector, self.guarantees(), run)
 
     def leave_round(self) -> bool:
         """After too few answers: whether the round was left for one that sites know of, which is no attempt."""
@@ -364,7 +404,30 @@ class Server:
             self.state.participations[site] = max(self.state.participations[site], said.participations)
             self.state.unheard[site] = 0
         if said.reason == "stale":
-            self._ahead = max(self._ahead, said.last_round)
+            self._claims[site] = said.last_round
+            self._ahead = max(self._ahead, self._proven(site, said), self._claimed_by_most())
+
+    def _proven(self, site: int, said: Reply) -> int:
+        """The round that this server has asked a site for in a life that it has no memory of; 0 without a proof.
+
+        One site that lies must not end a run, and one that does not must be believed: what was released counts. So a
+        site shows the request for that round, which bears this server's signature.
+        """
+        try:
+            proof = b"" if said.proof is None else as_bytes(said.proof)
+            shown = decode(proof, Request, None if self._own_key is None else self._own_key.public_key())
+        except Refused:
+            return 0
+        now, name = self._round.round, digest(self._point(), self.state.token)
+        later = shown.round > now or (shown.round == now and shown.name != name)
+        known = shown.run == self.run and shown.site == site and shown.round <= self.plan.steps
+        return shown.round if later and known else 0
+
+    def _claimed_by_most(self) -> int:
+        """The round that more than half of those asked say they know of: sites may have lost what proves it."""
+        claims = sorted(self._claims.values(), reverse=True)
+        most = len(self._round.asked) // 2
+        return claims[most] if len(claims) > most else 0
 
     def _fault(self, site: int, message: Array) -> str:
         """Why a message cannot be one of the method's; empty if it can. Never says what is in it."""

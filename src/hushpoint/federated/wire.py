@@ -60,7 +60,8 @@ class Request:
 class Reply:
     """What a site answers: it ``moved``, needs an ``anchor`` (the server's copy of its block), or ``declined``.
 
-    ``participations`` and ``last_round`` are read off the site's own ledger. ``reason`` is a word of ``REASONS``.
+    ``participations`` and ``last_round`` are read off the site's own ledger. ``reason`` is a word of ``REASONS``. With
+    "stale" comes a ``proof``: the request for the later round, as the server signed it, in whole numbers.
     """
 
     run: str
@@ -72,6 +73,7 @@ class Reply:
     participations: int = 0
     last_round: int = 0
     message: Array | None = None
+    proof: NDArray[np.int64] | None = None
 
 
 STATUSES = ("moved", "anchor", "declined")
@@ -83,6 +85,7 @@ REASONS = (
     "cap",  # the participations that the plan allows are used up
     "limit",  # the site's own budget is used up
     "ledger",  # the ledger is lost: nobody knows what was spent
+    "old-ledger",  # it is an old copy: messages have left that it knows nothing of
     "away",  # outside the hours of the site
     "busy",  # another process of the site is at work
     "disk",  # the site could not write what it has to keep: nothing left
@@ -90,7 +93,7 @@ REASONS = (
 )
 
 Record = TypeVar("Record", Request, Reply)
-_VECTORS: dict[type, tuple[str, ...]] = {Request: ("point", "block"), Reply: ("message",)}
+_VECTORS: dict[type, tuple[str, ...]] = {Request: ("point", "block"), Reply: ("message", "proof")}
 
 
 def digest(vector: Array, token: str = "") -> str:
@@ -179,6 +182,8 @@ def _check_fields(record: Request | Reply) -> None:
         raise Refused("the reply says something unheard of")
     elif (record.message is None) == (record.status == "moved"):
         raise Refused("the reply has a message without a move, or a move without a message")
+    elif record.proof is not None and not (record.reason == "stale" and is_whole(record.proof)):
+        raise Refused("the reply has a proof of nothing")
 
 
 def _count(value: Any) -> int:
@@ -194,6 +199,18 @@ def _shallow(record: Request | Reply) -> dict[str, Any]:
 def is_whole(vector: NDArray[Any]) -> bool:
     """Whether the numbers of a vector are integers, and not real numbers that happen to be whole."""
     return bool(vector.dtype.kind == "i")
+
+
+def as_numbers(data: bytes) -> NDArray[np.int64]:
+    """Bytes as whole numbers, the first of which says how many bytes there are."""
+    padded = data + bytes(-len(data) % _WIDTH)
+    return np.concatenate([[len(data)], np.frombuffer(padded, dtype="<i8")]).astype(np.int64)
+
+
+def as_bytes(numbers: NDArray[np.int64]) -> bytes:
+    """What ``as_numbers`` took."""
+    data = _bytes(numbers[1:])
+    return data[: int(numbers[0])] if len(numbers) and 0 <= numbers[0] <= len(data) else b""
 
 
 def _names(value: Any, known: list[str]) -> list[str]:

@@ -17,7 +17,8 @@ Line = dict[str, Any]
 _STATES = {
     "running": "is not finished: run it again to go on from its last round",
     "finished": "is finished",
-    "spent": "has ended: no site may take part any more",
+    "stalled": "has stalled: too few sites answered; run it again to go on",
+    "spent": "has ended: sites have spent what they may",
     "lost": "is lost: its last rounds were run by a server whose memory is gone, so they are counted and have no model",
 }
 _WHOSE = {"user": "A site as a whole", "record": "One record of a site"}
@@ -37,7 +38,7 @@ def federated_page(place: Path) -> str:
     sites = run["plan"]["facts"]["items"]
     lead = (
         f"{run['name']} over {sites} sites, {run['rounds']} of {run['planned_rounds']} rounds: the run "
-        f"{_STATES.get(run['status'], run['status'])}."
+        f"{_STATES.get(run['status'], run['status'])}{' (' + run['why'] + ')' if run.get('why') else ''}."
     )
     return document(
         "A federated run",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shlex
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -13,7 +14,10 @@ from hushpoint.report.page import Html, commands, document, element, folded, joi
 from hushpoint.report.shapes import bar, has_shapes, shapes, written
 
 if TYPE_CHECKING:
+    from hushpoint.schema import Schema
+    from hushpoint.tables.array_model import ArrayModel
     from hushpoint.tables.model_file import TableModel
+    from hushpoint.tables.scoring import ScoringModel
 
 _BARRED = 4  # columns of scores up to which there is room for bars
 
@@ -27,20 +31,22 @@ def model_page(path: Path) -> str:
         f"A {model.kind} model, trained on {model.trained_on} with differential privacy: "
         f"epsilon = {words.rounded_up(model.guarantee.epsilon)} for one {model.guarantee.unit}."
     )
+    declared = [] if model.schema is None else [_schema(model.schema, model.details)]
+    drawn = [("The shapes", shapes(model))] if has_shapes(model) else []
     return document(
-        f"A private model of {model.schema.target}",
+        f"A private model of {model.target}",
         lead,
         [
             ("The guarantee", [words.plainly(model.guarantee)]),
-            *([("The shapes", shapes(model))] if has_shapes(model) else []),
+            *drawn,
             ("The model", _coefficients(model)),
-            ("What was run", [_training(model), _schema(model)]),
+            ("What was run", [_training(model), *declared]),
             ("Use it, run it again", _usage(model, path.name)),
         ],
     )
 
 
-def _coefficients(model: TableModel) -> list[Html]:
+def _coefficients(model: TableModel | ArrayModel) -> list[Html]:
     from hushpoint.tables.model_file import TOLD_FROM_NOISE
 
     values, z, noise = np.atleast_2d(model.coefficients), model.z_values, model.deviations
@@ -78,16 +84,14 @@ def _coefficients(model: TableModel) -> list[Html]:
     return [element("p", said), *long_table(caption, header, lines, rest, title, foot=[foot])]
 
 
-def _training(model: TableModel) -> Html:
-    from hushpoint.tables.model_file import ESTIMATORS
-
+def _training(model: TableModel | ArrayModel) -> Html:
     details = model.details
     rows: list[tuple[str, Any]] = [
-        ("estimator", ESTIMATORS[model.schema.task][model.kind]),
+        ("trained by", _trainer(model)),
         ("trained on", model.trained_on),
         ("features", str(len(model.feature_names))),
         ("noisy steps", str(details.get("steps", ""))),
-        ("rows scaled to length", number(model.encoding.get("row_norm"))),
+        ("rows scaled to length", number(model.declared_norm)),
         ("ranges learned privately", ", ".join(details.get("learned_ranges") or []) or "none"),
         ("noise", model.guarantee.source or ""),
     ]
@@ -101,10 +105,20 @@ def _training(model: TableModel) -> Html:
     return joined([training, folded("Every parameter, and the plan that was made of them", every)])
 
 
-def _schema(model: TableModel) -> Html:
+def _trainer(model: TableModel | ArrayModel) -> str:
+    from hushpoint.tables.model_file import ESTIMATORS
+
+    run = model.details.get("federation")
+    if run is not None:
+        rounds = f"{run['rounds']} of {run['planned_rounds']}" if "planned_rounds" in run else f"{run['rounds']}"
+        return f"a federation of {run['sites']} sites: {run['method']}, {rounds} rounds ({run['status']})"
+    return "" if model.schema is None else ESTIMATORS[model.schema.task][model.kind]
+
+
+def _schema(schema: Schema, details: Mapping[str, Any]) -> Html:
     rows = []
-    for name, column in model.schema.to_dict()["columns"].items():
-        role = "target" if name == model.schema.target else column["kind"]
+    for name, column in schema.to_dict()["columns"].items():
+        role = "target" if name == schema.target else column["kind"]
         if "values" in column:
             declared = ", ".join(map(str, column["values"]))
         elif "low" in column:
@@ -113,13 +127,25 @@ def _schema(model: TableModel) -> Html:
             declared = ""
         rows.append((name, role, declared, "" if column["kind"] == "ignore" else column.get("missing", "")))
     said = "Every bound comes from this schema. The guarantee needs it to be public knowledge, not read off the data."
-    if model.details.get("learned_ranges"):
+    if details.get("learned_ranges"):
         said = "Bounds were declared in this schema, or learned privately where the guarantee includes it."
     columns = table("The declared columns", ("column", "kind", "declared", "missing cells"), rows)
     return Html(element("h3", "The schema") + element("p", said) + columns)
 
 
-def _usage(model: TableModel, name: str) -> list[Html]:
+def _usage(model: TableModel | ArrayModel, name: str) -> list[Html]:
+    if model.schema is None or model.details.get("federation") is not None:
+        table = "NEW.csv" if model.schema is not None else "NEW.npz"
+        return [
+            element("p", "Predict for new rows of the same columns:"),
+            commands(shlex.join(["hushpoint", "predict", name, table, "-o", "predictions.csv"])),
+            element("p", "It was trained where its sites are, and a new run spends anew. Where the server is:"),
+            commands("hushpoint federated plan DIRECTORY --new-run"),
+        ]
+    return _usage_of_table(model, model.schema, name)
+
+
+def _usage_of_table(model: ScoringModel, schema: Schema, name: str) -> list[Html]:
     seed = (model.details.get("parameters") or {}).get("random_state")
     again = (
         "With the same data, schema and seed the same model comes out."
@@ -127,10 +153,10 @@ def _usage(model: TableModel, name: str) -> list[Html]:
         else "The noise came from the operating system, so training again gives another model and spends as much "
         "again: the two guarantees then add up."
     )
-    fit = ["hushpoint", "fit", "DATA.csv", "--schema", "SCHEMA.toml", "--target", str(model.schema.target)]
+    fit = ["hushpoint", "fit", "DATA.csv", "--schema", "SCHEMA.toml", "--target", str(schema.target)]
     fit += ["--model", model.kind, "--epsilon", number(_asked(model)), "--delta", repr(model.guarantee.delta)]
-    if model.schema.groups is not None:
-        fit += ["--groups", str(model.schema.groups)]
+    if schema.groups is not None:
+        fit += ["--groups", str(schema.groups)]
     if model.guarantee.adjacency != "replace-one":
         fit += ["--adjacency", model.guarantee.adjacency]
     given = model.details.get("parameters") or {}
@@ -138,7 +164,7 @@ def _usage(model: TableModel, name: str) -> list[Html]:
         fit += ["--penalty", str(given["penalty"] or "none").lower()]
     if isinstance(given.get("alpha"), (int, float)):
         fit += ["--alpha", repr(given["alpha"])]
-    fit += ["--row-norm", repr(model.encoding["row_norm"])] if model.encoding.get("row_norm") is not None else []
+    fit += ["--row-norm", repr(model.declared_norm)] if model.declared_norm is not None else []
     fit += ["--seed", str(seed)] if seed is not None else []
     return [
         element("p", "Predict for new rows of the same columns:"),
@@ -148,7 +174,7 @@ def _usage(model: TableModel, name: str) -> list[Html]:
     ]
 
 
-def _asked(model: TableModel) -> float:
+def _asked(model: ScoringModel) -> float:
     """The budget that was asked for; where ranges were learned, the estimator had only a part of it."""
     given = (model.details.get("parameters") or {}).get("epsilon")
     learned = model.details.get("learned_ranges")

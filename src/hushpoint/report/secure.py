@@ -18,7 +18,7 @@ _STATES = {
     "running": "is not finished: run it again to go on from its last round",
     "stalled": "has stalled: too few sites answered; run it again to go on",
     "finished": "is finished",
-    "spent": "has ended without a model: failed rounds used up what the sites allow",
+    "spent": "has ended: failed rounds used up what the sites allow, or sites what they may spend",
 }
 
 
@@ -31,7 +31,8 @@ def secure_page(place: Path) -> str:
     lines = read_lines(folder / "rounds.jsonl")
     lead = (
         f"{run['name']} over {len(run['sites'])} sites, {run['rounds']} rounds of which {run['failed_rounds']} failed "
-        f"after messages may have left: the run {_STATES.get(run['status'], run['status'])}."
+        f"after messages may have left: the run {_STATES.get(run['status'], run['status'])}"
+        f"{' (' + run['why'] + ')' if run.get('why') else ''}."
     )
     return document(
         "A federated run in which nobody is trusted",

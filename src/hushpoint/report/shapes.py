@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeGuard
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,6 +13,7 @@ from hushpoint.report.page import Html, element, escaped, folded, joined, number
 from hushpoint.schema import Number
 
 if TYPE_CHECKING:
+    from hushpoint.tables.array_model import ArrayModel
     from hushpoint.tables.model_file import TableModel
 
 _NOISE_COLOUR = "#A8A8A8"
@@ -20,8 +21,10 @@ _COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7")  # of scores, as many as
 _WIDTH, _HEIGHT, _OPEN = 320.0, 120.0, 12
 
 
-def has_shapes(model: TableModel) -> bool:
+def has_shapes(model: TableModel | ArrayModel) -> TypeGuard[TableModel]:
     """Whether there are shapes to draw, and few enough scores to tell apart."""
+    if model.schema is None:
+        return False
     shapes = model.deviations.shapes if model.deviations is not None else {}
     return set(shapes) == set(model.schema.features) and len(model.score_titles) <= len(_COLOURS)
 

@@ -18,7 +18,8 @@ from hushpoint.privacy.guarantee import Adjacency, Guarantee, Unit, checked_delt
 from hushpoint.tables.budget import settled_delta
 from hushpoint.tables.figures import Figure, exact_figures, in_words
 from hushpoint.tables.model_file import TableModel
-from hushpoint.tables.outcomes import outcomes_of
+from hushpoint.tables.outcomes import Outcomes, outcomes_of
+from hushpoint.tables.scoring import ScoringModel
 
 
 @dataclass(frozen=True)
@@ -95,13 +96,26 @@ def evaluate(
     seed: int | None,
 ) -> Evaluation:
     """``TableModel.score``."""
-    _check_budget(epsilon, delta, adjacency, seed)
+    check_budget(epsilon, delta, adjacency, seed)
     groups = groups or model.schema.groups
-    unit: Unit = "record" if groups is None else "user"
-    seen = outcomes_of(model, data, groups)
-    items = len(seen.counts)
     table = Path(data).name if isinstance(data, (str, Path)) else "the table"
-    told = items, unit, table, f"{model.kind} model of {model.schema.target!r}"
+    unit: Unit = "record" if groups is None else "user"
+    return scored(model, outcomes_of(model, data, groups), table, unit, epsilon, delta, adjacency, seed)
+
+
+def scored(
+    model: ScoringModel,
+    seen: Outcomes,
+    table: str,
+    unit: Unit,
+    epsilon: float | None,
+    delta: float | None,
+    adjacency: Adjacency | None,
+    seed: int | None,
+) -> Evaluation:
+    """The figures of what a model answered, exact or with noise."""
+    items = len(seen.counts)
+    told = items, unit, table, f"{model.kind} model of {model.target!r}"
     if epsilon is None:
         return Evaluation(exact_figures(model, seen), *told)
     from hushpoint.tables.noisy_figures import noisy_figures
@@ -117,7 +131,7 @@ def evaluate(
     return Evaluation(figures, *told, guarantee)
 
 
-def _check_budget(epsilon: float | None, delta: float | None, adjacency: str | None, seed: int | None) -> None:
+def check_budget(epsilon: float | None, delta: float | None, adjacency: str | None, seed: int | None) -> None:
     """Everything that can be refused before a long table is read."""
     if epsilon is not None:
         checked_epsilon(epsilon)

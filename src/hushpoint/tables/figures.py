@@ -10,8 +10,8 @@ import numpy as np
 
 from hushpoint._types import Array
 from hushpoint.labels import probabilities
-from hushpoint.tables.model_file import TableModel
 from hushpoint.tables.outcomes import Outcomes
+from hushpoint.tables.scoring import ScoringModel
 
 
 @dataclass(frozen=True)
@@ -48,13 +48,13 @@ def _told(figure: Figure) -> str:
     return value if figure.noise_std is None else f"{value} ± {figure.noise_std:.2g}"
 
 
-def exact_figures(model: TableModel, seen: Outcomes) -> dict[str, Figure]:
+def exact_figures(model: ScoringModel, seen: Outcomes) -> dict[str, Figure]:
     """Figures without noise, the first of which is the score."""
     found = _of_numbers(seen) if model.classes is None else _of_classes(model, seen)
     return {name: Figure(None if math.isnan(value) else float(value)) for name, value in found.items()}
 
 
-def _of_classes(model: TableModel, seen: Outcomes) -> dict[str, float]:
+def _of_classes(model: ScoringModel, seen: Outcomes) -> dict[str, float]:
     assert model.classes is not None
     hits = [_mean(seen.true == name, seen.weights) for name in model.classes]
     found = {"accuracy": _mean(seen.true == seen.answers, seen.weights), "baseline_accuracy": max(hits)}

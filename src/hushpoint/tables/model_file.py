@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -13,19 +13,21 @@ from numpy.typing import NDArray
 
 from hushpoint._checks import require_choice
 from hushpoint._files import written_whole
+from hushpoint._fixed import squared_lengths
 from hushpoint._types import Array
 from hushpoint._version import __version__
-from hushpoint.labels import probabilities
 from hushpoint.privacy.guarantee import Adjacency, Guarantee
 from hushpoint.schema import Number, Schema
+from hushpoint.tables.scoring import ADDITIVE, Deviations, ScoringModel
 
 if TYPE_CHECKING:
+    from hushpoint.tables.array_model import ArrayModel
     from hushpoint.tables.evaluation import Evaluation
 
 FORMAT = "hushpoint table model"
 FORMAT_VERSION = 2
 TOLD_FROM_NOISE = 2.0  # deviations from zero, from which a coefficient is more than noise
-ADDITIVE = "additive"  # for either task: the same estimators, on more features
+LINEAR = "linear"  # of classes too, where a federation trained it with a loss that no estimator has
 ESTIMATORS = {
     "classification": {
         "logistic": "PrivateLogisticRegression",
@@ -43,35 +45,7 @@ KINDS = tuple(dict.fromkeys(kind for kinds in ESTIMATORS.values() for kind in ki
 
 
 @dataclass(frozen=True, eq=False)
-class Deviations:
-    """How far noise moves a model: deviations of coefficients, of the intercept, and of each column's shape.
-
-    Shapes are those of an additive model, at the places at which ``TableModel.shape`` gives them by default.
-    """
-
-    coefficients: Array
-    intercept: Any
-    shapes: Mapping[str, Array] = field(default_factory=dict)
-
-    def to_dict(self) -> dict[str, Any]:
-        """The deviations as JSON can hold them."""
-        shapes = {name: found.tolist() for name, found in self.shapes.items()}
-        return {
-            "coefficients": self.coefficients.tolist(),
-            "intercept": np.asarray(self.intercept).tolist(),
-            "shapes": shapes,
-        }
-
-    @staticmethod
-    def from_dict(record: Mapping[str, Any]) -> Deviations:
-        """What ``to_dict`` gave."""
-        shapes = {str(name): np.array(found, dtype=np.float64) for name, found in record["shapes"].items()}
-        coefficients = np.array(record["coefficients"], dtype=np.float64)
-        return Deviations(coefficients, np.array(record["intercept"], dtype=np.float64), shapes)
-
-
-@dataclass(frozen=True, eq=False)
-class TableModel:
+class TableModel(ScoringModel):
     """A model of a table, with its public schema and its guarantee; it holds nothing else that comes from the data.
 
     Parameters
@@ -92,6 +66,9 @@ class TableModel:
         would tell how many one of them has.
     deviations : Deviations, optional
         How far noise moves the model; files of before they were kept have none.
+    whole_norm : float, optional
+        Rows that are longer than this, the intercept's constant 1 included, are scaled down to it, the 1 as well: so
+        were those that a plan was trained on.
     """
 
     kind: str
@@ -103,6 +80,7 @@ class TableModel:
     encoding: Mapping[str, Any] = field(default_factory=dict)
     details: Mapping[str, Any] = field(default_factory=dict)
     deviations: Deviations | None = None
+    whole_norm: float | None = None
 
     def __post_init__(self) -> None:
         require_choice("model", self.kind, KINDS)
@@ -112,10 +90,11 @@ class TableModel:
                 "features. The file was changed, or its schema was."
             )
         task = self.schema.task
-        classifies = task == "classification" if self.kind == ADDITIVE else self.kind in ESTIMATORS["classification"]
+        either = (ADDITIVE, LINEAR)
+        classifies = task == "classification" if self.kind in either else self.kind in ESTIMATORS["classification"]
         if (self.classes is None) == classifies or len(np.atleast_2d(self.coefficients)) != self._scores:
             raise ValueError("the model's coefficients do not belong to its classes. The file was changed.")
-        if self.kind not in ESTIMATORS[task]:
+        if self.kind not in (*ESTIMATORS[task], LINEAR):
             raise ValueError(f"a {self.kind} model cannot predict {self.schema.target!r}. The file was changed.")
         if not (np.isfinite(self.coefficients).all() and np.isfinite(self.intercept).all()):
             raise ValueError("the model has coefficients that are not finite numbers. The file was changed.")
@@ -127,67 +106,37 @@ class TableModel:
             raise ValueError("the model's deviations do not belong to its coefficients. The file was changed.")
 
     @property
-    def _scores(self) -> int:
-        return 1 if self.classes is None or len(self.classes) == 2 else len(self.classes)
-
-    @property
     def feature_names(self) -> list[str]:
         """What each coefficient belongs to."""
         return list(map(str, self._encoder().get_feature_names_out()))
 
     @property
-    def trained_on(self) -> str:
-        """How many rows, or how many users: the public n."""
-        for unit in ("users", "rows"):
-            if self.details.get(unit) is not None:
-                return f"{self.details[unit]:,} {unit}"
-        return "an unknown number of rows"
+    def target(self) -> str:
+        """The column that is predicted."""
+        return str(self.schema.target)
 
     @property
-    def score_titles(self) -> list[str]:
-        """What each line of coefficients speaks for."""
-        if self.classes is None:
-            return ["coefficient"]
-        return list(self.classes) if len(np.atleast_2d(self.coefficients)) > 1 else [f"towards {self.classes[1]}"]
+    def declared_range(self) -> Number | None:
+        """The declared target, if it is a number."""
+        column = self.schema.target_column
+        return column if isinstance(column, Number) else None
+
+    @property
+    def declared_norm(self) -> float | None:
+        """The length that longer rows are scaled down to, with or without the intercept's 1; None: no row is."""
+        return self.encoding.get("row_norm") if self.whole_norm is None else self.whole_norm
+
+    def parts(self, path: Path) -> Iterator[Any]:
+        """The table in a file, part by part, as ``predict`` takes it."""
+        from hushpoint.tables.reading import read_chunks
+
+        return read_chunks(path)
 
     def decision_function(self, table: Any) -> Array:
         """Scores of a data frame or a dictionary of columns: one a row, or one a row and class if there are several."""
-        scores = self._encoder().transform(table) @ np.atleast_2d(self.coefficients).T + self.intercept
+        rows = self._encoder().transform(table)
+        scores = as_long_as(rows, rows @ np.atleast_2d(self.coefficients).T + self.intercept, self.whole_norm)
         return np.asarray(scores[:, 0] if scores.shape[1] == 1 else scores)
-
-    def predict(self, table: Any) -> NDArray[Any]:
-        """Classes, or numbers inside the declared range, from a data frame or a dictionary of columns."""
-        return self.answers(self.decision_function(table))
-
-    def answers(self, scores: Array) -> NDArray[Any]:
-        """What ``predict`` makes of the scores of a decision function."""
-        if self.classes is None:
-            declared = self.schema.target_column
-            assert isinstance(declared, Number)
-            return np.asarray(np.clip(scores, declared.low, declared.high))
-        best = (scores > 0).astype(np.int64) if scores.ndim == 1 else scores.argmax(axis=1)
-        return np.asarray(np.array(self.classes)[best])
-
-    @property
-    def no_probabilities(self) -> str:
-        """Why there are none, where ``has_probabilities`` is not so."""
-        if self.classes is None:
-            return f"target {self.schema.target!r} is a number, and the model has no probabilities"
-        return f"the model is of kind {self.kind!r} and has no probabilities: a logistic one has"
-
-    def predict_proba(self, table: Any) -> Array:
-        """Probabilities of the classes, in the order of ``classes``; logistic models only.
-
-        With several classes, each one's probability against the rest, made to sum to 1.
-        """
-        if not self.has_probabilities:
-            raise ValueError(f"{self.no_probabilities}.")
-        return probabilities(self.decision_function(table))
-
-    @property
-    def has_probabilities(self) -> bool:
-        """Whether scores are log-odds."""
-        return self.classes is not None and self.kind in ("logistic", ADDITIVE)
 
     def shape(self, column: str, values: Any = None) -> tuple[NDArray[Any], Array]:
         """What a column adds to the score: values of it, and a contribution for each (a column each with classes).
@@ -199,20 +148,6 @@ class TableModel:
 
         require_choice("column", column, tuple(self.schema.features))
         return shape_of(self._encoder(row_norm=None), np.atleast_2d(self.coefficients), column, values)
-
-    @property
-    def z_values(self) -> Array | None:
-        """Each coefficient over the deviation that noise gives it; None where that is not known."""
-        noise = self.deviations
-        if noise is None or not (np.isfinite(noise.coefficients).all() and (noise.coefficients > 0).all()):
-            return None
-        return np.asarray(self.coefficients / noise.coefficients)
-
-    @property
-    def ranking(self) -> list[int]:
-        """Features in the order of how far they stand out of the noise; largest first where its law is not known."""
-        weights = self.coefficients if self.z_values is None else self.z_values
-        return [int(j) for j in np.argsort(-np.abs(np.atleast_2d(weights)).max(axis=0), kind="stable")]
 
     def decision_alone(self, table: Any) -> Array:
         """``decision_function``, each number to the bit a function of its row and of the model.
@@ -227,6 +162,7 @@ class TableModel:
         rows = scaled_to(rows, self.encoding.get("row_norm"))
         models = np.atleast_2d(self.coefficients)
         scores = np.column_stack([product(rows, model) for model in models]) + self.intercept
+        scores = as_long_as(rows, scores, self.whole_norm)
         return np.asarray(scores[:, 0] if scores.shape[1] == 1 else scores)
 
     def score(
@@ -277,7 +213,7 @@ class TableModel:
             "intercept": np.asarray(self.intercept).tolist(),
             "classes": None if self.classes is None else list(self.classes),
             "guarantee": self.guarantee.to_dict(),
-            "encoding": dict(self.encoding),
+            "encoding": {**self.encoding, **({} if self.whole_norm is None else {"whole_norm": self.whole_norm})},
             "details": dict(self.details),
             "schema": self.schema.to_dict(),
             **({} if self.deviations is None else {"deviations": self.deviations.to_dict()}),
@@ -302,27 +238,51 @@ def estimator_class(kind: str, task: str) -> Any:
     return getattr(estimators, ESTIMATORS[task][kind])
 
 
+def as_long_as(rows: Any, scores: Array, norm: float | None) -> Array:
+    """Scores of rows that are scaled down to a norm together with the 1 of their intercept; None: as they are."""
+    if norm is None:
+        return scores
+    lengths = np.sqrt(squared_lengths(np.asarray(rows)) + 1.0)
+    return np.asarray(scores * np.minimum(1.0, norm / lengths)[:, None])
+
+
 def _waves(encoding: Mapping[str, Any]) -> dict[str, Any]:
     """Those of an additive model; files of before there were any have none."""
     return {"waves": encoding["waves"]} if "waves" in encoding else {}
 
 
-def load_model(path: str | Path) -> TableModel:
-    """Read a model that ``save`` or ``hushpoint fit`` wrote."""
+def load_model(path: str | Path) -> TableModel | ArrayModel:
+    """Read a model that ``save``, ``hushpoint fit`` or a federation wrote.
+
+    A model of tables, or where a federation's data are arrays, one of arrays (``hushpoint.tables.array_model``).
+    """
     try:
-        record = json.loads(Path(path).read_text(encoding="utf-8"))
+        text = Path(path).read_text(encoding="utf-8")
     except OSError as error:
         raise ValueError(f"model {str(path)!r} cannot be read: {error.strerror}.") from None
     except ValueError:
-        raise ValueError(f"model {str(path)!r} is no valid JSON. Train it again: hushpoint fit.") from None
+        text = ""
+    return read_model(text, f"model {str(path)!r}")
+
+
+def read_model(text: str, what: str) -> TableModel | ArrayModel:
+    """``load_model`` of what a file says; ``what`` is what errors call it."""
+    try:
+        record = json.loads(text)
+    except ValueError:
+        raise ValueError(f"{what} is no valid JSON. Train it again: hushpoint fit.") from None
     if not isinstance(record, dict) or record.get("format") != FORMAT:
-        raise ValueError(f"model {str(path)!r} is no model that hushpoint fit wrote.")
+        raise ValueError(f"{what} is no model that hushpoint fit, or a federation, wrote.")
     if record.get("format_version") != FORMAT_VERSION:
         raise ValueError(
-            f"model {str(path)!r} has format version {record.get('format_version')!r} and this is Hushpoint "
+            f"{what} has format version {record.get('format_version')!r} and this is Hushpoint "
             f"{__version__}, which reads version {FORMAT_VERSION}. Train it again: hushpoint fit."
         )
     try:
+        if set(record["schema"]) == {"features"}:
+            from hushpoint.tables.array_model import ArrayModel
+
+            return ArrayModel.from_dict(record)
         model = TableModel(
             record["model"],
             Schema.from_dict(record["schema"]),
@@ -333,9 +293,10 @@ def load_model(path: str | Path) -> TableModel:
             {**{name: record["encoding"][name] for name in ("scale", "row_norm")}, **_waves(record["encoding"])},
             record["details"],
             Deviations.from_dict(record["deviations"]) if record.get("deviations") is not None else None,
+            record["encoding"].get("whole_norm"),
         )
     except (AttributeError, KeyError, TypeError) as error:
-        raise ValueError(f"model {str(path)!r} is incomplete or changed ({error}). Train it again.") from None
+        raise ValueError(f"{what} is incomplete or changed ({error}). Train it again.") from None
     if model.feature_names != record.get("features"):
-        raise ValueError(f"model {str(path)!r} names other features than its schema gives. The file was changed.")
+        raise ValueError(f"{what} names other features than its schema gives. The file was changed.")
     return model

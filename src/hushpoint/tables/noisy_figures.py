@@ -22,8 +22,8 @@ from hushpoint.lattice import rounded_normals
 from hushpoint.noise import Source
 from hushpoint.schema import Number
 from hushpoint.tables.figures import Figure
-from hushpoint.tables.model_file import TableModel
 from hushpoint.tables.outcomes import Outcomes
+from hushpoint.tables.scoring import ScoringModel
 
 # Of mu squared. The baseline is there for comparison, and may be rougher than the score.
 CLASS_SHARES = (0.75, 0.25)
@@ -48,15 +48,15 @@ class Released:
 
 
 def noisy_figures(
-    model: TableModel, seen: Outcomes, mu: float, source: Source
+    model: ScoringModel, seen: Outcomes, mu: float, source: Source
 ) -> tuple[dict[str, Figure], list[float], str]:
     """Figures, the first of which is the score; the mu of each released number, together at most mu; what they are."""
-    declared = model.schema.target_column
-    if isinstance(declared, Number):
+    declared = model.declared_range
+    if declared is not None:
         right, place, off_middle = _shared_out(number_merits(seen, declared), NUMBER_SHARES, seen, mu, source)
         spent = [right.mu, place.mu, off_middle.mu]
         return of_numbers(right, place, off_middle, declared.high - declared.low), spent, _NUMBERS_RELEASED
-    score, baseline = _shared_out(class_merits(seen, model.schema.classes), CLASS_SHARES, seen, mu, source)
+    score, baseline = _shared_out(class_merits(seen, model.classes or ()), CLASS_SHARES, seen, mu, source)
     figures = {"accuracy": Figure(score.mean, score.std), "baseline_accuracy": Figure(baseline.mean, baseline.std)}
     return figures, [score.mu, baseline.mu], _CLASSES_RELEASED
 

@@ -16,9 +16,10 @@ from hushpoint._types import Array
 from hushpoint.privacy.guarantee import Budget, Guarantee
 from hushpoint.schema import LEAVE_OUT, ONLY_IF_PUBLIC, Boolean, Category, Number, Schema, load_schema
 from hushpoint.tables.budget import settled_delta
-from hushpoint.tables.model_file import ADDITIVE, ESTIMATORS, Deviations, TableModel, estimator_class
+from hushpoint.tables.model_file import ESTIMATORS, TableModel, estimator_class
 from hushpoint.tables.ranges import RANGE_SHARE, learned_ranges, split_budget, together
 from hushpoint.tables.reading import read_chunks
+from hushpoint.tables.scoring import ADDITIVE, Deviations
 
 _WIDE = 200  # encoded features from which a table of indicators is kept sparse
 

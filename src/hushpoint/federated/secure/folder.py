@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import os
 import secrets
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -18,13 +18,24 @@ from typing import TYPE_CHECKING, Any
 from hushpoint._checks import require_choice, require_count
 from hushpoint._files import write_json, write_text
 from hushpoint.federated.client import Window, site_rows
-from hushpoint.federated.folder import Federation, Shape, Site, make_plan, only, table, toml_budget, toml_settings
+from hushpoint.federated.folder import (
+    Federation,
+    Shape,
+    Site,
+    make_plan,
+    only,
+    read_request,
+    table,
+    toml_budget,
+    toml_settings,
+)
 from hushpoint.federated.ledger import SiteStore
 from hushpoint.federated.secure.covenant import ROUNDS, SPARE, Covenant, estimator_covenant, plan_covenant
 from hushpoint.federated.secure.learner import KINDS, UNITS, Learner
 from hushpoint.federated.secure.site import SecureSite, SiteData
 from hushpoint.federated.secure.store import SecureStore
 from hushpoint.federated.secure.trainings import PlanTraining
+from hushpoint.preprocessing.encoder import VERSION
 from hushpoint.privacy.guarantee import Budget
 from hushpoint.secure.agreement import Agreement, Roster
 
@@ -44,7 +55,7 @@ def make_covenant(settings: Mapping[str, Any], shape: Shape, roster: Roster, run
     agreement = Agreement(
         run, roster, secure.get("survivors", count), secure.get("colluders", 1), secure.get("threshold")
     )
-    about: dict[str, Any] = {"schema": shape.to_dict(), "model": model}
+    about: dict[str, Any] = {"schema": shape.to_dict(), "model": model, "encoder": VERSION}
     if "name" not in model:
         if "evaluation" in settings:
             raise ValueError("[evaluation] is of models with a name: a plan has none to evaluate. Leave it out.")
@@ -132,41 +143,37 @@ class SecureFederation:
 
     def admit(self, request: Path) -> int:
         """Take the public keys of a site from the file that it sent. Which site it is."""
+        record = read_request(request)
         try:
-            record = json.loads(request.read_text(encoding="utf-8"))
-            site, key, sums = record["site"], record["key"], bytes.fromhex(record["sums"])
-            if len(sums) != 32 or not isinstance(key, str):
+            sums = bytes.fromhex(record["sums"])
+            if len(sums) != 32:
                 raise ValueError
-        except (OSError, ValueError, KeyError, TypeError):
-            raise ValueError(
-                f"{str(request)!r} is no request of a site. A site makes it with: hushpoint federated keys SITE_DIR "
-                "--own"
-            ) from None
-        require_count("site", site, least=0, most=self.base.count - 1)
-        for place, text in ((self.base.roster(site, self.base.count), key), (self._sum_key(site), sums.hex() + "\n")):
-            if place.exists() and place.read_text(encoding="ascii") != text:
-                raise ValueError(f"{str(place)!r} has another key. Move it away first: a change is a new agreement.")
-            place.parent.mkdir(parents=True, exist_ok=True)
-            write_text(place, text, force=True)
-        return int(site)
+        except (KeyError, TypeError, ValueError):
+            raise ValueError(f"{str(request)!r} is no request with a key for secure sums.") from None
+        place, text = self._sum_key(record["site"]), sums.hex() + "\n"
+        if place.exists() and place.read_text(encoding="ascii") != text:
+            raise ValueError(f"{str(place)!r} has another key. Move it away first: a change is a new agreement.")
+        site = self.base.admit_key(record["site"], record["key"])
+        write_text(place, text, force=True)
+        return site
 
     def roster(self) -> Roster:
         """Names and keys of all sites; an error that names those whose keys are missing."""
         if absent := self.missing():
             raise ValueError(
                 f"the keys of site {', '.join(map(str, absent))} are missing. Each site makes its own (hushpoint "
-                "federated keys SITE_DIR --own) and sends request.json; admit it: "
+                "federated keys SITE_DIR) and sends request.json; admit it: "
                 f"hushpoint federated admit {self.base.folder} request.json"
             )
         keys = [bytes.fromhex(self._sum_key(site).read_text(encoding="ascii")) for site in range(self.base.count)]
         return Roster(tuple(zip(self.names(), keys, strict=True)))
 
-    def write(self) -> Covenant:
+    def write(self, *, new_run: bool = False) -> Covenant:
         """Make ``covenant.json``, unless nothing has changed, and hand it to the sites whose folders are here."""
         settings, shape, roster = self.base.settings(), self.base.shape(), self.roster()
         said = self.base.agreement_digest() + roster.digest.hex()
         made = self.base.folder / "covenant.made"
-        if self.place.is_file() and made.is_file() and made.read_text(encoding="ascii").strip() == said:
+        if not new_run and self.place.is_file() and made.is_file() and made.read_text(encoding="ascii").strip() == said:
             covenant = self.covenant()
         else:
             if (self.base.run / "server.npz").exists():
@@ -235,7 +242,7 @@ class SecureSiteFolder:
             found = bytes.fromhex(place.read_text(encoding="ascii"))
         except (OSError, ValueError):
             raise ValueError(
-                f"{str(place)!r} holds no key. Make it here: hushpoint federated keys {self.base.folder} --own"
+                f"{str(place)!r} holds no key. Make it here: hushpoint federated keys {self.base.folder}"
             ) from None
         if os.name == "posix" and place.stat().st_mode & 0o077:
             raise ValueError(f"{str(place)!r} can be read by others. Close it: chmod 600 {place}")
@@ -266,6 +273,12 @@ class SecureSiteFolder:
             digest = json.loads((folder / "accepted.json").read_text(encoding="utf-8"))["covenant"]
         except (OSError, ValueError, KeyError, TypeError):
             digest = ""
+        made_for = covenant.about.get("encoder", VERSION)
+        if made_for != VERSION:
+            raise ValueError(
+                f"the covenant in {str(folder)!r} was made by a version of hushpoint that makes other numbers of a "
+                f"table ({made_for}, and this one {VERSION}). Install the version that the others have."
+            )
         if digest != covenant.digest.hex():
             other = "another covenant was accepted before" if digest else "nobody has accepted it"
             raise ValueError(
@@ -299,7 +312,7 @@ class SecureSiteFolder:
             raise ValueError(f'there is no file {str(test)!r} with held-out rows. Name it in site.toml: test = "...".')
         return Learner.of(covenant.about, covenant.budget).data(covenant, path, test)
 
-    def secure_site(self, *, store: SiteStore | None = None) -> SecureSite:
+    def secure_site(self, *, store: SiteStore | None = None, tell: Callable[[str], None] | None = None) -> SecureSite:
         """The site with its data, for the covenant that its people accepted."""
         from hushpoint.federated.keys import load_public
 
@@ -315,6 +328,7 @@ class SecureSiteFolder:
             server_key=load_public(base.folder / "server.pub"),
             own_key=base.own_key(),
             window=None if window is None else Window.parse(str(window)),
+            tell=tell,
         )
 
 

@@ -11,16 +11,17 @@ from typing import Any
 import numpy as np
 from sklearn.base import clone
 
-from hushpoint._files import write_json
 from hushpoint.estimators.base import PrivateLinear
 from hushpoint.estimators.declared import finished, rows_of
 from hushpoint.estimators.training import Found, Ranges
+from hushpoint.federated.models import plain
 from hushpoint.federated.secure.covenant import Covenant
 from hushpoint.federated.secure.ranges import value_rows
 from hushpoint.federated.secure.site import SiteData
 from hushpoint.federated.secure.trainings import EstimatorTraining
 from hushpoint.privacy.guarantee import Budget, Guarantee
 from hushpoint.schema import Number, Schema
+from hushpoint.tables.array_model import ArrayModel, label_of
 from hushpoint.tables.model_file import ESTIMATORS, TableModel, estimator_class
 from hushpoint.tables.ranges import RANGE_SHARE, with_ranges
 
@@ -133,8 +134,10 @@ class Learner:
         told = training.evaluation.figures(training.declared, found, high - low, louder)
         return {name: asdict(figure) for name, figure in told.items()}
 
-    def save(self, covenant: Covenant, found: Found, guarantee: Guarantee, rounds: int, path: Path) -> None:
-        """Write the model that was found, to predict with and to quote."""
+    def model(
+        self, covenant: Covenant, found: Found, guarantee: Guarantee, rounds: int, run: Mapping[str, Any]
+    ) -> TableModel | ArrayModel:
+        """What was found as people use it, with its guarantee; ``run`` says where it comes from."""
         training = covenant.training
         assert isinstance(training, EstimatorTraining)
         fitted = finished(self.estimator, training.declared, found, guarantee, rounds)
@@ -148,17 +151,25 @@ class Learner:
             if self.by_site:
                 counts = {"rows": None, "users": None, "sites": training.facts.items}
                 made = replace(made, details={**made.details, **counts})
-            made.save(path, force=True)
-            return
-        record = {
-            "model": self.kind,
-            "coefficients": np.asarray(fitted.coef_).tolist(),
-            "intercept": np.asarray(fitted.intercept_).tolist(),
-            "classes": [str(one) for one in fitted.classes_] if hasattr(fitted, "classes_") else None,
-            "row_norm": training.facts.row_norm,
-            "guarantee": guarantee.to_dict(),
+            return replace(made, details={**made.details, "federation": dict(run)})
+        facts, options = training.facts, fitted.get_params(deep=False)
+        unit = "sites" if self.by_site else "rows" if facts.unit == "record" else "users"
+        details = {
+            unit: facts.items,
+            "steps": np.asarray(fitted.n_iter_).max().item(),
+            "parameters": {name: plain(value) for name, value in options.items()},
+            "federation": dict(run),
         }
-        write_json(path, record)
+        return ArrayModel(
+            self.kind,
+            np.asarray(fitted.coef_, dtype=np.float64),
+            np.asarray(fitted.intercept_, dtype=np.float64),
+            tuple(label_of(one) for one in fitted.classes_.tolist()) if hasattr(fitted, "classes_") else None,
+            guarantee,
+            row_norm=facts.row_norm,
+            target_range=options.get("target_range"),
+            details=details,
+        )
 
 
 def _known_labels(estimator: PrivateLinear, y: Any) -> Any:

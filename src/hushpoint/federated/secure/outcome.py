@@ -6,9 +6,13 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from hushpoint._files import write_json
+import numpy as np
+
+from hushpoint._files import write_bytes
 from hushpoint._version import __version__
+from hushpoint.federated.models import model_bytes, model_of_plan
 from hushpoint.federated.secure.trainings import PlanTraining
+from hushpoint.federated.shape import Shape
 from hushpoint.privacy.guarantee import Guarantee
 
 if TYPE_CHECKING:
@@ -23,16 +27,24 @@ def statement(server: SecureServer) -> Guarantee:
     return replace(server.guarantee(), source=_DRAWN)
 
 
-def write_model(server: SecureServer, learner: Learner | None, path: Path) -> bytes:
-    """Write the model that was found, and give its bytes; nothing where the run came to none."""
-    found, guarantee = server.found, statement(server)
-    if found is None:
+def write_model(server: SecureServer, learner: Learner | None, path: Path, status: str | None = None) -> bytes:
+    """Write the last public model, and give its bytes; nothing where the run came to none."""
+    found, guarantee, covenant = server.so_far, statement(server), server.covenant
+    if found is None or not np.isfinite(found.models).all():
         return b""
+    run: dict[str, Any] = {"run": covenant.name, "status": status or server.status, "rounds": server.state.rounds}
+    training = covenant.training
     if learner is not None:
-        learner.save(server.covenant, found, guarantee, server.state.rounds, path)
+        run |= {"method": "secure sums", "sites": covenant.sites}
+        model = learner.model(covenant, found, guarantee, server.state.rounds, run)
     else:
-        write_json(path, {"model": found.models[0].tolist(), **run_record(server, server.status)})
-    return path.read_bytes()
+        assert isinstance(training, PlanTraining)
+        shape = Shape.from_dict(covenant.about["schema"]) if "schema" in covenant.about else None
+        run["planned_rounds"] = training.plan.steps
+        model = model_of_plan(training.plan, shape, found.models[0], [guarantee], run)
+    content = model_bytes(model)
+    write_bytes(path, content)
+    return content
 
 
 def _figures(server: SecureServer) -> dict[str, Any] | None:
@@ -46,7 +58,7 @@ def _figures(server: SecureServer) -> dict[str, Any] | None:
     return {"items": sum(covenant.training.held_out), "unit": covenant.training.unit, "figures": figures}
 
 
-def run_record(server: SecureServer, status: str) -> dict[str, Any]:
+def run_record(server: SecureServer, status: str, why: str = "") -> dict[str, Any]:
     """A run as ``run.json`` holds it."""
     covenant, state = server.covenant, server.state
     training = covenant.training
@@ -58,6 +70,7 @@ def run_record(server: SecureServer, status: str) -> dict[str, Any]:
         "run": covenant.name,
         "fingerprint": covenant.fingerprint,
         "status": status,
+        "why": why,
         "trusted": "nobody",
         "sites": [name for name, _ in covenant.agreement.roster.sites],
         "colluders": covenant.agreement.colluders,

@@ -80,6 +80,7 @@ class Course:
         self.metric: Metric | None = None
         self.found: Found | None = None
         self.answers: list[Answer] = []
+        self.before: Link | None = None  # the plan that the last answer was to
         self._sent = sent
         self._links: Chain = training.links(self._agree)
         self.link: Link | None = next(self._links)
@@ -100,6 +101,7 @@ class Course:
     def go_on(self, answer: Answer) -> None:
         """To the next plan, or to what is found at the end."""
         self.answers.append(answer)
+        self.before = self.link
         try:
             self.link = self._links.send(answer)
         except StopIteration as end:

@@ -81,11 +81,11 @@ class SecureServerStore:
         """One more line of the log."""
         append_line(self.directory / _LOG, record)
 
-    def tell(self, server: SecureServer, status: str) -> None:
+    def tell(self, server: SecureServer, status: str, why: str = "") -> None:
         """Write what the run is and where it stands, for people and for ``hushpoint report``."""
         from hushpoint.federated.secure.outcome import run_record
 
-        write_json(self.directory / "run.json", run_record(server, status))
+        write_json(self.directory / "run.json", run_record(server, status, why))
 
 
 class _InMemory(SecureServerStore):
@@ -107,7 +107,7 @@ class _InMemory(SecureServerStore):
     def log(self, record: Mapping[str, Any]) -> None:
         self.records.append(dict(record))
 
-    def tell(self, server: SecureServer, status: str) -> None:
+    def tell(self, server: SecureServer, status: str, why: str = "") -> None:
         pass
 
 

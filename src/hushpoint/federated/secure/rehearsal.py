@@ -58,9 +58,9 @@ def rehearse(federation: Federation, place: Path, tell: Callable[[dict[str, Any]
         server = SecureServer(covenant, store, own_key=federation.own_key(), site_keys=secure.site_keys())
         run_to_end(server, sites, lambda record: tell(vars(record)))
         model = write_model(server, secure.learner(covenant), place / "run" / "model.json")
-        store.tell(server, server.status)
+        store.tell(server, server.status, server.why)
         for site, letter in server.farewell(model).items():
             sites[site].answer(letter)
     finally:
         store.close()
-    return Outcome(server.status)
+    return Outcome(server.status, server.why)

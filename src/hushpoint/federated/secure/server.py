@@ -12,6 +12,7 @@ import numpy as np
 
 from hushpoint._types import Array
 from hushpoint.estimators.training import Answer, Found, Link
+from hushpoint.federated.ends import FAILED
 from hushpoint.federated.secure.covenant import Covenant
 from hushpoint.federated.secure.price import encoding_of, fits, round_price
 from hushpoint.federated.secure.public import Course, Public
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
     from cryptography.hazmat.primitives.asymmetric.ec import EllipticCurvePrivateKey, EllipticCurvePublicKey
 
 Status = Literal["running", "finished", "spent"]
+_DISPENSABLE = ("calibration", "residual", "held out")  # plans without which there is a model all the same
 _LEAVING = ("masked", "survivors", "reveal")  # exchanges by which a masked message may have left
 
 
@@ -109,6 +111,11 @@ class SecureServer:
         return "spent" if self.state.ended else "running"
 
     @property
+    def why(self) -> str:
+        """Why there is no further round, where the chain is not at its end."""
+        return FAILED if self.status == "spent" else ""
+
+    @property
     def finished(self) -> bool:
         """Whether there is no further round."""
         return self.status != "running"
@@ -145,7 +152,9 @@ class SecureServer:
     @property
     def found(self) -> Found | None:
         """What the chain found; None before its end. Its error bars know of the noise of all survivors."""
-        found = self._course.found
+        return self._louder(self._course.found)
+
+    def _louder(self, found: Found | None) -> Found | None:
         if found is None:
             return None
         return replace(found, errors=tuple(errors.louder(self.state.louder) for errors in found.errors))
@@ -239,6 +248,35 @@ class SecureServer:
         if self._round is not None and self._round.kind != "keys":
             self.abandon_round()
         return False
+
+    @property
+    def so_far(self) -> Found | None:
+        """What the chain would find if it ended with the public point of today; None where that is no model yet."""
+        if self._course.link is None:
+            return self.found
+        course = Course(self.covenant.training, Public.from_bytes(self.state.public))
+        if self.state.steps:
+            course.go_on(self._answer())
+        while course.link is not None:
+            link, before = course.link, course.before
+            if link.part in _DISPENSABLE:
+                course.go_on(Answer(np.zeros(0), np.zeros(0)))
+            elif before is not None and (before.part, before.model) == (link.part, link.model) == (
+                "descent",
+                link.model,
+            ):
+                course.go_on(course.answers[-1])  # a descent that stays where it is
+            else:
+                return None
+        return self._louder(course.found)
+
+    def took(self, site: int, letter: bytes, reply: bytes) -> bool:
+        """Whether a site has kept what it was told at the end."""
+        try:
+            said = decode_said(reply, None if self._site_keys is None else self._site_keys[site])
+        except Refused:
+            return False
+        return (said.site, said.run, said.kind, said.status) == (site, self.covenant.run, END, "letter")
 
     def farewell(self, content: bytes) -> dict[int, bytes]:
         """What every site is told at the end: to erase its secrets, and the model."""
@@ -373,7 +411,7 @@ class SecureServer:
         """Failed rounds have used up what this plan could spend: go on with what it made, or without it, or end."""
         if self.state.steps:
             self._go_on(self._answer())
-        elif self._link.part in ("calibration", "residual", "held out"):
+        elif self._link.part in _DISPENSABLE:
             self._go_on(Answer(np.zeros(0), np.zeros(0)))
         else:
             self.state.ended = "spent"

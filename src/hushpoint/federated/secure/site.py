@@ -16,7 +16,9 @@ from hushpoint._types import Array
 from hushpoint.estimators.training import Link, Ranges
 from hushpoint.federated.client import Window
 from hushpoint.federated.disk import Busy, Damaged
+from hushpoint.federated.ends import told_at_site
 from hushpoint.federated.ledger import Ledger, Participation
+from hushpoint.federated.models import require_model
 from hushpoint.federated.secure.covenant import Covenant
 from hushpoint.federated.secure.price import encoding_of, fits, round_price
 from hushpoint.federated.secure.public import Course, Public
@@ -93,6 +95,8 @@ class SecureSite:
         The hours in which it takes part.
     seed : int, optional
         For tests only: whoever knows it can take the noise away.
+    tell : callable, optional
+        Told in fixed words, for the people of the site, why it declined and what is to be done.
     """
 
     def __init__(
@@ -109,13 +113,14 @@ class SecureSite:
         window: Window | None = None,
         clock: Callable[[], datetime] = datetime.now,
         seed: int | None = None,
+        tell: Callable[[str], None] | None = None,
     ) -> None:
         self.covenant, self.number = covenant, require_count("number", number, least=0, most=covenant.sites - 1)
         _require_as_agreed(covenant, number, data)
         _require_columns(covenant, data)
         self.store, self.limit, self.window, self._clock = store, limit, window, clock
         self._data, self._signing, self._seed = data, signing, seed
-        self._server_key, self._own_key = server_key, own_key
+        self._server_key, self._own_key, self._tell = server_key, own_key, tell
         self._course: tuple[bytes, Course] | None = None  # of the public results with this digest
         self._prepared: tuple[Any, Any] = (None, None)
         self._encoded: tuple[Ranges | None, SiteData] = (None, data)
@@ -142,11 +147,22 @@ class SecureSite:
             said = self._said(asked, "declined", "disk")
         except Exception:  # its text may quote data, so not a word of it leaves
             said = self._said(asked, "declined", "failed")
+        if said.reason and self._tell is not None:
+            self._tell(told_at_site(said.reason))
         return encode(said, self._own_key)
 
     def spent(self) -> SecureClaim:
         """What the site has let happen in this run, by its ledger."""
         return self._spent(self.store.ledger())
+
+    def _require_own(self, model: bytes) -> None:
+        """That a model which is handed over is one of this run and of the schema that was accepted."""
+        about, facts = self.covenant.about, self.covenant.training.facts
+        schema = about.get("schema", {"features": facts.features})
+        try:
+            require_model(model, schema, self.covenant.name)
+        except ValueError:
+            raise Declined("model") from None
 
     # --- an exchange
 
@@ -154,6 +170,7 @@ class SecureSite:
         if asked.kind == END:
             self.store.forget_round(self.covenant.run)
             if asked.payload:
+                self._require_own(asked.payload)
                 self.store.keep_model(asked.payload)
             return self._said(asked, "letter")
         if asked.public:
@@ -170,6 +187,8 @@ class SecureSite:
     def _begun(self, asked: Ask) -> Said:
         """The keys of a new round, once the question is one that the site wants to answer."""
         question, ledger = Question.from_bytes(asked.question), self._ledger()
+        if asked.round < ledger.last_round(self.covenant.run):
+            raise Declined("stale")  # of a server that was restored from an old copy
         course = self._known(question)
         if course is None:
             return self._said(asked, "history")
@@ -342,8 +361,10 @@ class SecureSite:
         except Damaged:
             raise Declined("ledger") from None
         kept = self.store.open_round()
-        if ledger.lost or (kept is not None and kept.check not in ledger.checks):
+        if ledger.lost:
             raise Declined("ledger")
+        if kept is not None and kept.check not in ledger.checks:
+            raise Declined("old-ledger")
         self._check = ledger.checks[-1]
         return ledger
 
@@ -354,6 +375,8 @@ class SecureSite:
         """Whether one more round of this price is within the covenant, the site's own limit, and its hours."""
         if self.window is not None and not self.window.has(self._clock()):
             raise Declined("away")
+        if any(one.run == self.covenant.run for one in ledger.vouched):
+            raise Declined("closed")
         if ledger.before or not fits(self._spent(ledger).joined(price), self.covenant.whole):
             raise Declined("cap")  # what was vouched for may have been spent here
         if self.limit is not None and not within_limit(ledger, price, self.covenant, self.limit):

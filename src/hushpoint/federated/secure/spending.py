@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from hushpoint.federated.ledger import Ledger, Participation
+from hushpoint.federated.ledger import Ledger, Participation, Vouched
 from hushpoint.federated.secure.covenant import Covenant
 from hushpoint.privacy.guarantee import Budget
 from hushpoint.secure.claim import SecureClaim
@@ -27,16 +27,20 @@ def within_limit(ledger: Ledger, price: SecureClaim, covenant: Covenant, limit: 
     """
     if limit.unit not in (None, price.unit) or limit.adjacency not in (None, price.adjacency):
         return False
-    total = price
-    for entry in ledger.entries:
-        if entry.claim is not None:
+    if ledger.has_unpriced:
+        return False
+    total, vouched = price, [one for one in ledger.vouched if one.count != 0]
+    kept: list[tuple[int, Participation | Vouched]] = [(1, entry) for entry in ledger.entries]
+    for count, entry in [*kept, *((one.count or 0, one) for one in vouched)]:
+        if entry.claim is not None:  # of what was vouched for, that of all of it
             one = SecureClaim(**entry.claim)
         else:
             mu = entry.mu.get(price.unit)
             if mu is None or price.adjacency != "replace-one":
                 return False
-            one = SecureClaim(mu**2 * (1 + 1e-12), 0.0, 0.0, price.unit, price.adjacency, price.colluders)
+            squared = count * mu**2 * (1 + 1e-12)
+            one = SecureClaim(squared, 0.0, 0.0, price.unit, price.adjacency, price.colluders)
         if (one.unit, one.adjacency) != (price.unit, price.adjacency):
             return False
         total = total.joined(one)
-    return ledger.before == 0 and total.epsilon(limit.delta) <= limit.epsilon
+    return total.epsilon(limit.delta) <= limit.epsilon

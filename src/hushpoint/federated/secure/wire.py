@@ -22,16 +22,19 @@ REASONS = (
     "",
     "refused",  # not from the server, not for this site, or not as the rules of a round want it
     "plan",  # for another covenant, or for a plan that does not follow from it
+    "stale",  # its ledger has later rounds than the server knows of
     "over",  # its round is over for this site, or the site has lost what it knew of it
+    "closed",  # its ledger was lost, or an old copy, in this covenant: only another one goes on
     "cap",  # one more round would be beyond what the covenant allows
     "limit",  # one more round would be beyond the site's own limit
     "ledger",  # the ledger is lost: nobody knows what was spent
+    "old-ledger",  # it is an old copy, which counts as lost
+    "model",  # at the end it was handed a model of another run or schema, which it did not take
     "away",  # outside the hours of the site
     "busy",  # another process of the site is at work
     "disk",  # the site could not write what it has to keep: nothing left
     "failed",  # the site could not compute its answer
 )
-FOR_GOOD = ("plan", "cap", "limit", "ledger")  # reasons that do not pass by themselves
 
 
 @dataclass(frozen=True)
