@@ -20,6 +20,8 @@ _federation = partial(
     ),
 )
 
+_ends = partial(Mutant, room="federation", tests=("tests/federated/test_ends.py", "tests/federated/test_faults.py"))
+
 BUGS = [
     _federation(
         name="counted-after-it-left",
@@ -133,12 +135,47 @@ BUGS = [
         new="for one in self.vouched if one.run != run)",
         why="what a person vouched for in a run is not counted there",
     ),
-    _federation(
+    _ends(
         name="one-site-ends-a-run",
         file=f"{_HERE}/server.py",
         old="self._ahead = max(self._ahead, self._proven(site, said), self._claimed_by_most())",
         new="self._ahead = max(self._ahead, said.last_round)",
         why="one site that says it knows of a later round ends the run for all",
+    ),
+    _ends(
+        name="schema-not-agreed-on",
+        file=f"{_HERE}/agreed.py",
+        old="return _digest([self.encoder, None if self.shape is None else self.shape.to_dict()])",
+        new="return _digest([self.encoder])",
+        why="one site has the classes the other way round, and a model of nonsense is released",
+    ),
+    _ends(
+        name="model-of-anybody-kept",
+        file=f"{_HERE}/farewell.py",
+        old="if not verify(key, data[end:], data[:end]):",
+        new="if not data[end:]:",
+        why="a site keeps, and uses, a model that the server never made",
+    ),
+    _ends(
+        name="secret-sample-named-at-the-end",
+        file=f"{_HERE}/record.py",
+        old='"why": "" if sample_is_secret(plan) else why,',
+        new='"why": why,',
+        why="who was asked is told, and the guarantee counts on nobody knowing",
+    ),
+    _ends(
+        name="vouched-for-fewer-than-known",
+        file=f"{_HERE}/ledger.py",
+        old="        if participations < known:\n",
+        new="        if participations < 0 * known:\n",
+        why="a person vouches for fewer messages than the ledger itself shows",
+    ),
+    _ends(
+        name="line-of-another-run-forgotten",
+        file=f"{_HERE}/client.py",
+        old="if pending is not None:",
+        new="if pending is not None and pending.run == self._run:",
+        why="the last message of the run before is not counted against the site's limit",
     ),
     _federation(
         name="ledger-forgets-what-was-vouched-for",

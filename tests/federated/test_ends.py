@@ -16,7 +16,7 @@ from federations import anchored, local, problem
 from test_federated_commands import SCHEMA, TABLES, change, failing
 
 import hushpoint as hp
-from hushpoint.federated import Request, Server, ServerStore, SiteStore, encode, run_in_process
+from hushpoint.federated import Reply, Request, Server, ServerStore, SiteStore, decode, encode, run_in_process
 from hushpoint.federated import agreed as agreements
 from hushpoint.federated.disk import append_line
 from hushpoint.federated.ends import ENDS, REASONS, Outcome, who_and_why
@@ -225,6 +225,21 @@ def test_more_than_half_are_believed_without_a_proof(tmp_path):
     assert federation.server.state.rounds == 3
 
 
+def test_a_site_that_is_asked_alone_ends_nothing_by_its_word():
+    # catches: "more than half of those asked" in a sample of one
+    data = problem()
+    federation = Small(local(data, rounds=8, sample_size=1), data)
+
+    def lie(site, reply):
+        answer = decode(reply, Reply)
+        fields = {name: getattr(answer, name) for name in answer.__dataclass_fields__}
+        return encode(Reply(**{**fields, "status": "declined", "reason": "stale", "last_round": 8, "message": None}))
+
+    assert federation.round(lie) is None
+    assert not federation.server.abandon_round()
+    assert federation.server.status == "running"
+
+
 def test_a_state_of_before_says_which_round_its_point_is_of(tmp_path):
     data = problem()
     federation = Small(anchored(data), data, tmp_path)
@@ -338,3 +353,25 @@ def test_a_model_of_arrays_by_secure_sums_predicts_too(tmp_path):
     assert np.corrcoef(predicted, y)[0, 1] > 0.5
     ran("report", folder / "simulation" / "run" / "model.json", "-o", tmp_path / "page.html")
     assert "secure sums" in (tmp_path / "page.html").read_text()
+
+
+@pytest.mark.parametrize("kind", ["linear", "svc"])
+def test_secure_sums_leave_a_model_as_soon_as_there_is_one(kind):
+    # catches: an end in the middle of a descent, whose public points are lost with it
+    pytest.importorskip("cryptography", reason="needs the extra 'secure'")
+    from secure_federations import carried, with_estimator
+
+    carrier = carried(with_estimator(kind, rounds=10))
+    server, had = carrier.server, {}
+    while not server.finished:
+        carrier.exchange()
+        part = None if server._course.link is None else server._course.link.part
+        had.setdefault(part, []).append(server.so_far is not None)
+    assert not any(had["second moments"])
+    if kind == "linear":
+        assert had["descent"][-1]
+        assert all(had["calibration"])
+    else:  # one class of three has no coefficients before its own descent
+        assert not had["descent"][0]
+    assert had[None] == [True]
+    np.testing.assert_array_equal(server.so_far.models, server.found.models)

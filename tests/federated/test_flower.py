@@ -64,6 +64,10 @@ def test_a_deployed_run_gives_the_same_model_and_lets_no_stranger_in(folder, tmp
         assert there.wait("run") == 0, there.log("run") + (folder / "flower" / "run.log").read_text()
         assert there.wait(stranger) == there.wait(deceived) == 2
         np.testing.assert_allclose(model_of(folder / "run"), model_of(folder / "alone" / "run"), rtol=0, atol=1e-10)
+        for site in (0, 1):  # a stock node is slow, and may be handed the model by the next run
+            handed = folder / "sites" / f"{site:02d}" / "model.json"
+            assert handed.read_bytes() == (folder / "run" / "model.json").read_bytes()
+            there.wait_for(f"site{site:02d}", "The model is in model.json")
         _check_the_strangers(there.log(stranger), there.log(deceived))
         _check_the_ledgers(folder)
         _check_the_sizes(folder)

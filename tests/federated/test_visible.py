@@ -127,8 +127,7 @@ def site_log(folder, number=0):
 
 
 def test_a_site_says_what_it_answered_and_keeps_its_last_words(folder):
-    def hello(run):
-        return f"hushpoint hello 1\n{'a' * 32}\n{run}".encode()
+    from hushpoint.federated.flower import hello
 
     answer, lines = site_log(folder)
     answer(hello(Federation(folder).agreed().run))

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, cast
 from hushpoint.federated.client import Client
 from hushpoint.federated.ends import Outcome, told_at_site
 from hushpoint.federated.farewell import is_farewell
-from hushpoint.federated.flower import Answer, Rounds, client_app, hello_reply, hello_run, is_hello, server_app
+from hushpoint.federated.flower import Answer, Rounds, client_app, hello_reply, is_hello, run_of_hello, server_app
 from hushpoint.federated.folder import Federation, Site
 from hushpoint.federated.ledger import SiteStore
 from hushpoint.federated.log import Log, now
@@ -57,7 +57,7 @@ def site_answer(site: Site, *, signed: bool = True, store: SiteStore | None = No
         asked = now()  # when an answer is ready may tell of the data
         reply = answer(payload)
         if log is not None and is_hello(payload):
-            log.greeted(hello_run(payload), run)
+            log.greeted(run_of_hello(payload), run)
         elif log is not None and not is_farewell(payload):
             said = read(reply)
             log.answered(said.round, said.status, said.reason, asked)
@@ -78,7 +78,7 @@ def answering(
     def answer(payload: bytes) -> bytes:
         if not is_hello(payload):
             return client.answer(payload)
-        if tell is not None and hello_run(payload) not in ("", run):
+        if tell is not None and run_of_hello(payload) not in ("", run):
             tell(told_at_site("plan"))
         return hello_reply(payload, number, run, key)
 

@@ -131,13 +131,10 @@ REASONS = {
     "away": Why("is outside its hours", "a request came outside the window in site.toml"),
     "busy": Why("is at work in another process", "another process is at work in this folder. End one of them"),
     "disk": Why(
-        "cannot write what it has to keep",
-        "what has to be kept cannot be written: the disk is full, or the folder closed. Make room; nothing has left",
+        "cannot write what it has to keep, so nothing left",
+        "what has to be kept cannot be written: the disk is full, or the folder is closed. Nothing was sent",
     ),
-    "failed": Why(
-        "could not compute its answer",
-        "the answer could not be computed or written: see whether the disk is full, then look at the data",
-    ),
+    "failed": Why("could not compute its answer", "the answer could not be computed: look at the data"),
     "no answer": Why("did not answer", ""),
     "absent": Why("is not there", ""),
     "another run": Why("is there, and agreed to another plan, schema or run", ""),

@@ -84,9 +84,14 @@ def is_hello(payload: bytes) -> bool:
     return payload.startswith(_HELLO)
 
 
-def hello_run(payload: bytes) -> str:
-    """The run that a server which asks is about; "" where it does not say."""
-    return payload.removeprefix(_HELLO).partition(b"\n")[2].decode("ascii", "replace")
+def hello(run: str) -> bytes:
+    """The question which site a node is, by a server that is at work on a run."""
+    return _HELLO + secrets.token_hex(_TOKEN // 2).encode() + run.encode()
+
+
+def run_of_hello(payload: bytes) -> str:
+    """On which run a server is at work that says hello."""
+    return payload[len(_HELLO) + _TOKEN :].decode("ascii", "replace")
 
 
 def hello_reply(payload: bytes, site: int, run: str, key: EllipticCurvePrivateKey | None) -> bytes:
@@ -142,8 +147,7 @@ class Directory:
             for node in sorted(self._online - known - self.refused)
             if now - self._asked.get(node, -self.patience) >= self.patience
         ]
-        about = f"\n{self.run}"  # so that the people of a site which agreed to another one are told
-        questions = [(node, _HELLO + (secrets.token_hex(16) + about).encode("ascii")) for node in news]
+        questions = [(node, hello(self.run)) for node in news]
         letters = [_letter(payload, node, MessageType.QUERY, "hello", 4 * self.patience) for node, payload in questions]
         for (node, payload), name in zip(questions, _pushed(self.grid, letters), strict=True):
             self._asked[node] = now

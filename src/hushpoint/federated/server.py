@@ -424,9 +424,12 @@ class Server:
         return shown.round if later and known else 0
 
     def _claimed_by_most(self) -> int:
-        """The round that more than half of those asked say they know of: sites may have lost what proves it."""
+        """The round that more than half of those asked say they know of: sites may have lost what proves it.
+
+        One alone is not believed, though nobody else was asked.
+        """
         claims = sorted(self._claims.values(), reverse=True)
-        most = len(self._round.asked) // 2
+        most = max(len(self._round.asked) // 2, min(1, self.sites - 1))
         return claims[most] if len(claims) > most else 0
 
     def _fault(self, site: int, message: Array) -> str:
