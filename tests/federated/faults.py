@@ -8,11 +8,9 @@ with ``@fault("what goes wrong")``: it takes a ``Bench``, does what goes wrong, 
 from __future__ import annotations
 
 import itertools
-import json
 import shutil
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -22,8 +20,6 @@ import numpy as np
 from hushpoint.federated import Client, Server, ServerStore, SiteStore
 from hushpoint.federated.agreed import Agreed
 from hushpoint.federated.ends import Outcome
-from hushpoint.federated.log import Log
-from hushpoint.federated.wire import Reply, decode
 
 SITES = federations.SITES
 ROUNDS = 4
@@ -164,15 +160,8 @@ class Bench:
         from hushpoint.federated.apps import answering
         from hushpoint.federated.flower import is_hello
 
-        def hear(line: str) -> None:
-            """What the client does not say itself."""
-            said = json.loads(line)
-            if said["event"] == "trouble":
-                self.said.append(said["words"])
-
         client, changed = self.client(site), self.altered.get(site, lambda reply: reply)
-        log, read = Log(f"site {site}", hear, as_json=True), partial(decode, kind=Reply)
-        answer = answering(client, client.agreed.run, site, self.keys[site], log, read)
+        answer = answering(client, client.agreed.run, site, self.keys[site], self.said.append)
         return lambda payload: answer(payload) if is_hello(payload) else changed(answer(payload))
 
     def run(self, stop_after: int | None = None) -> Outcome:
@@ -196,7 +185,7 @@ class Bench:
         post = Post({site: self.answers(site) for site in range(SITES) if site not in self.absent})
         pace = Pace(round_timeout=30.0, resend_after=5.0, start_timeout=10.0, retries=1)
         try:
-            self.outcome = finish(self.server, Rounds(self.server, post, pace, public), store, tell)
+            self.outcome = finish(Rounds(self.server, post, pace, public), store, tell)
         except Killed:
             pass
         finally:

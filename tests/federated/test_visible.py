@@ -25,9 +25,8 @@ from hushpoint.federated import Client, SiteStore, health, wire
 from hushpoint.federated.folder import Federation, Site
 from hushpoint.federated.log import Log, last_words, note_who_is_turned_away
 from hushpoint.federated.reach import CODES
-from hushpoint.federated.reasons import WORDS
+from hushpoint.federated.reasons import WORDS, at_site
 from hushpoint.federated.server import RoundRecord
-from hushpoint.federated.terms import plan_digest
 from hushpoint.federated.units import SERVER, SITE
 from hushpoint.federated.watch import STANDING, Watched, events, standing
 
@@ -70,7 +69,7 @@ def test_a_line_has_time_round_and_reason_and_is_said_once():
         "event": "declined",
         "round": 4,
         "reason": "limit",
-        "words": WORDS["limit"],
+        "words": at_site("limit"),
     }
     assert (second["event"], second["round"], second["time"]) == ("answered", 5, "2026-01-01T11:54:00Z")
     assert (third["event"], third["words"], third["round"]) == ("node", "joined", None)
@@ -115,7 +114,8 @@ def server_of(folder):
     from hushpoint.federated import Server, ServerStore
 
     here = Federation(folder)
-    return Server(here.plan(), ServerStore(here.run), own_key=here.own_key(), site_keys=here.site_keys(3))
+    agreed, keys = here.agreed(), here.site_keys(3)
+    return Server(agreed.plan, ServerStore(here.run), own_key=here.own_key(), site_keys=keys, agreed=agreed)
 
 
 def site_log(folder, number=0):
@@ -130,7 +130,7 @@ def test_a_site_says_what_it_answered_and_keeps_its_last_words(folder):
     from hushpoint.federated.flower import hello
 
     answer, lines = site_log(folder)
-    answer(hello(plan_digest(Federation(folder).plan())))
+    answer(hello(Federation(folder).agreed().run))
     assert lines == []  # the same run: nothing to say
     answer(hello("0" * 32))
     assert (lines[0]["event"], lines[0]["reason"]) == ("trouble", "another run")
@@ -143,7 +143,7 @@ def test_a_site_says_what_it_answered_and_keeps_its_last_words(folder):
     ]
     said = command("status", folder / "sites" / "00")
     assert "Last round: 1. Ledger: whole. Keys: there" in said
-    assert "refused: the request was not from the server" in said
+    assert "refused: a request was not from the server" in said
     record = json.loads(command("status", folder / "sites" / "00", "--json"))
     assert record["said_last"] == lines[-1]
     assert (record["last_round"], record["ledger"], record["model"]) == (1, "whole", None)
@@ -403,7 +403,7 @@ def test_the_page_of_operations_has_every_metric_and_every_trouble(ran):
     assert len(names) == 9
     assert names == set(re.findall(r"hushpoint_\w+", page))
     told = set(re.findall(r"`([\w -]+)`", page.split("| reason |")[1].split("\n\n")[0]))
-    assert {*CODES, *WORDS} - told == {"refused", "failed", "closed", "stranger"}
+    assert {*CODES, *WORDS} - told == {"refused", "failed", "closed", "stranger", "model"}
 
 
 def test_where_the_sample_is_secret_metrics_say_nothing_of_it(tmp_path):

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 # --- a site
 
 
-def node_of(site: Site, *, secure: bool) -> dict[str, Any]:
+def seen_of(site: Site, *, secure: bool) -> dict[str, Any]:
     """The last round, the state of the keys, the model, and the last words of the node."""
     from hushpoint.federated.check_site import key_state, run_of
     from hushpoint.federated.log import last_words
@@ -30,7 +30,7 @@ def node_of(site: Site, *, secure: bool) -> dict[str, Any]:
     }
 
 
-def tell_node(found: dict[str, Any]) -> None:
+def tell_seen(found: dict[str, Any]) -> None:
     """The same for people."""
     from hushpoint.federated.log import in_words
 

@@ -9,11 +9,11 @@ from typing import Annotated, Any
 import typer
 
 from hushpoint.commands.federated import AsJson, EitherFolder, SiteFolder
-from hushpoint.commands.federated_status import node_of, tell_node, tell_run
+from hushpoint.commands.federated_status import seen_of, tell_run, tell_seen
 
 
 def status(folder: EitherFolder, as_json: AsJson = False) -> None:
-    """Say what a site has spent by its own ledger, or where the run of a server stands.
+    """Say what a site has spent, by its own ledger, and in which state that is; or where the run of a server stands.
 
     Example: hushpoint federated status hospitals/sites/03
     """
@@ -23,11 +23,11 @@ def status(folder: EitherFolder, as_json: AsJson = False) -> None:
         tell_run(folder, as_json)
         return
     here, secure = Site(folder), is_secure(folder)
-    record = {**(_secure_record(here) if secure else _record(here)), **node_of(here, secure=secure)}
-    _tell(record, folder, as_json)
+    record = _secure_record(here) if secure else _record(here)
+    _tell({**record, **seen_of(here, secure=secure)}, as_json)
 
 
-def _tell(record: dict[str, Any], folder: Any, as_json: bool) -> None:
+def _tell(record: dict[str, Any], as_json: bool) -> None:
     if as_json:
         typer.echo(json.dumps(record, indent=2))
         return
@@ -42,7 +42,7 @@ def _tell(record: dict[str, Any], folder: Any, as_json: bool) -> None:
         typer.echo(record["said"])
     if record["ledger"] != "whole":
         typer.echo(f"{record['ledger']}: {record['words']}.")
-    tell_node(record)
+    tell_seen(record)
 
 
 def _counts(name: str, standing: Any, number: int) -> dict[str, Any]:

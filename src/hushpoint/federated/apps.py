@@ -9,18 +9,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 from hushpoint.federated.client import Client
-from hushpoint.federated.ends import Outcome, is_refusal
+from hushpoint.federated.ends import Outcome, told_at_site
 from hushpoint.federated.farewell import is_farewell
-from hushpoint.federated.flower import (
-    Answer,
-    Conducted,
-    Rounds,
-    client_app,
-    hello_reply,
-    is_hello,
-    run_of_hello,
-    server_app,
-)
+from hushpoint.federated.flower import Answer, Rounds, client_app, hello_reply, is_hello, run_of_hello, server_app
 from hushpoint.federated.folder import Federation, Site, is_secure
 from hushpoint.federated.ledger import SiteStore
 from hushpoint.federated.letters import WholeGrid
@@ -46,19 +37,32 @@ _OVER = ("finished", "spent")  # ends after which there is no further round
 
 
 def site_answer(site: Site, *, signed: bool = True, store: SiteStore | None = None, log: Log | None = None) -> Answer:
-    """What a site answers to any bytes: who it is, or what its client says."""
+    """What a site answers to any bytes: who it is, or what its client says. The log is told what, and why."""
     client: Client | SecureSite
     read: Callable[[bytes], Reply | Said]
+    tell = None if log is None else log.told
     if is_secure(site.folder):
         from hushpoint.federated.secure.folder import SecureSiteFolder
         from hushpoint.federated.secure.wire import decode_said
 
-        client, signed = SecureSiteFolder(site).secure_site(store=store, tell=_told(log)), True
+        client, signed = SecureSiteFolder(site).secure_site(store=store, tell=tell), True
         run, number, read = client.covenant.name, client.number, decode_said
     else:
-        client = site.client(signed=signed, store=store, tell=_told(log))
+        client = site.client(signed=signed, store=store, tell=tell)
         run, number, read = client.agreed.run, client.site, partial(decode, kind=Reply)
-    return answering(client, run, number, site.own_key() if signed else None, log, read)
+    answer = answering(client, run, number, site.own_key() if signed else None, tell)
+
+    def told(payload: bytes) -> bytes:
+        asked = now()  # when an answer is ready may tell of the data
+        reply = answer(payload)
+        if log is not None and is_hello(payload):
+            log.greeted(run_of_hello(payload), run)
+        elif log is not None and not is_farewell(payload):
+            said = read(reply)
+            log.answered(said.round, said.status, said.reason, asked)
+        return reply
+
+    return told
 
 
 def answering(
@@ -66,31 +70,18 @@ def answering(
     run: str,
     number: int,
     key: EllipticCurvePrivateKey | None,
-    log: Log | None,
-    read: Callable[[bytes], Reply | Said],
+    tell: Callable[[str], None] | None,
 ) -> Answer:
     """The answers of a site that has agreed to a run."""
 
     def answer(payload: bytes) -> bytes:
-        if is_hello(payload):
-            if log is not None:
-                log.greeted(run_of_hello(payload), run)
-            return hello_reply(payload, number, run, key)
-        asked = now()  # when an answer is ready may tell of the data
-        reply = client.answer(payload)
-        if log is not None and not is_farewell(payload):
-            said = read(reply)
-            log.answered(said.round, said.status, said.reason, asked)
-        return reply
+        if not is_hello(payload):
+            return client.answer(payload)
+        if tell is not None and run_of_hello(payload) not in ("", run):
+            tell(told_at_site("plan"))
+        return hello_reply(payload, number, run, key)
 
     return answer
-
-
-def _told(log: Log | None) -> Callable[[str], None] | None:
-    """What a site says of its own accord goes into its log; why it declined a request is there with the request."""
-    if log is None:
-        return None
-    return lambda words: None if is_refusal(words) else log.say("node", words)
 
 
 def conduct(federation: Federation, grid: Any, *, place: Path, signed: bool, tell: Callable[[str], None]) -> Outcome:
@@ -107,17 +98,18 @@ def conduct(federation: Federation, grid: Any, *, place: Path, signed: bool, tel
         server = Server(agreed.plan, store, own_key=own, site_keys=sites, agreed=agreed, **federation.server_options())
         tell(headline())
         watched = Watched(server, place, discreet=sample_is_secret(agreed.plan))
-        rounds = Rounds(cast(Conducted, watched), grid, federation.pace(), sites)
+        rounds = Rounds(cast(Server, watched), grid, federation.pace(), sites)
         watched.ask(rounds.directory)
-        ended = finish(server, rounds, store, lambda record: tell(line_of(vars(record))))
-        watched.end(ended.name)
+        ended = finish(rounds, store, lambda record: tell(line_of(vars(record))))
+        watched.end(ended.name, ended.words)
         return ended
     finally:
         store.close()
 
 
-def finish(server: Server, rounds: Rounds[Any], store: ServerStore, tell: Callable[[RoundRecord], None]) -> Outcome:
+def finish(rounds: Rounds[Server], store: ServerStore, tell: Callable[[RoundRecord], None]) -> Outcome:
     """Conduct a run to its end, write how it ended, and hand every site that is there the model."""
+    server = rounds.server
     name = rounds.conduct(tell)
     why = "" if name == "finished" else rounds.why
     counts = [
@@ -142,9 +134,8 @@ def conduct_secure(federation: SecureFederation, grid: Any, *, place: Path, tell
     try:
         server = SecureServer(covenant, store, own_key=federation.base.own_key(), site_keys=keys)
         tell(headline())
-        learner = federation.learner(covenant)
-        watched = Watched(server, place)
-        rounds = Rounds(cast(Conducted, watched), grid, federation.base.pace(), keys)
+        watched, learner = Watched(server, place), federation.learner(covenant)
+        rounds = Rounds(cast(SecureServer, watched), grid, federation.base.pace(), keys)
         watched.ask(rounds.directory)
 
         def told(record: RoundRecord) -> None:
@@ -158,7 +149,7 @@ def conduct_secure(federation: SecureFederation, grid: Any, *, place: Path, tell
         store.tell(server, name, why)
         if server.finished or name in _OVER:
             why = _joined(why, _not_handed(rounds.part(server.farewell(model), _FAREWELL), server.sites))
-        watched.end(name)
+        watched.end(name, why)
     finally:
         store.close()
     return Outcome(name, why)

@@ -20,10 +20,11 @@ from hushpoint.federated.check import (
     versions_line,
 )
 from hushpoint.federated.client import Window
-from hushpoint.federated.folder import Shape, Site, is_secure
+from hushpoint.federated.folder import Site, is_secure
 from hushpoint.federated.log import now
 from hushpoint.federated.reach import Reached, Trouble, reach
 from hushpoint.federated.secure.folder import SecureSiteFolder
+from hushpoint.federated.shape import Shape
 from hushpoint.federated.standing import standing_of
 from hushpoint.schema import Ignored, Number, Schema
 
@@ -85,10 +86,11 @@ def _agreement(site: Site, secure: bool) -> str:
 
 
 def _ledger(site: Site, secure: bool) -> str:
-    standing = standing_of(site.store(), run_of(site, secure) if secure else "")
-    if standing.name not in ("whole", "vouched"):
-        raise Wrong(f"{standing.name}: {standing.words}", _RESTORE)
-    return standing.name
+    found = standing_of(site.store(), SecureSiteFolder(site).covenant().run if secure else "")
+    if found.name in ("whole", "vouched"):
+        return found.words
+    words, _, remedy = found.words.partition(". ")
+    raise Wrong(words, remedy or _RESTORE)
 
 
 def run_of(site: Site, secure: bool) -> str:

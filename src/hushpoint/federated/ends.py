@@ -169,15 +169,7 @@ def _told(reason: str) -> str:
     return f"{known.at_server} ({reason})" if known else f"sent what is no answer ({reason})"
 
 
-_DECLINED = "declined ("
-
-
-def is_refusal(words: str) -> bool:
-    """Whether ``told_at_site`` said it of a request: of a model that was handed over there is no other word."""
-    return words.startswith(_DECLINED) and not words.startswith(f"{_DECLINED}model)")
-
-
 def told_at_site(reason: str) -> str:
     """What the people of a site are told when it declines, with the way out."""
     known = REASONS.get(reason)
-    return f"{_DECLINED}{reason}): {known.at_site if known and known.at_site else 'see the documentation'}."
+    return f"declined ({reason}): {known.at_site if known and known.at_site else 'see the documentation'}."

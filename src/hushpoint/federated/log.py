@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from hushpoint.federated.reach import CODES
-from hushpoint.federated.reasons import words_of
+from hushpoint.federated.reasons import at_site, words_of
 
 Tell = Callable[[str], None]
 LAST_WORDS = "last.json"
@@ -90,6 +90,11 @@ class Log:
         if line.get("event") != "end":
             self.pass_on(line)
 
+    def told(self, words: str) -> None:
+        """What the site says of itself; why it declined is said with its round, by ``answered``."""
+        if not words.startswith("declined ("):
+            self.say("run", words)
+
     def greeted(self, theirs: str, own: str) -> None:
         """A server asked who the site is; it may be at work on another run than the site agreed to."""
         if theirs and theirs != own:
@@ -99,7 +104,7 @@ class Log:
     def answered(self, round_number: int, status: str, reason: str, asked: datetime) -> None:
         """What the site answered, with the time at which it was asked."""
         if status == "declined":
-            self.say("declined", words_of(reason), round=round_number or None, reason=reason, at=asked)
+            self.say("declined", at_site(reason), round=round_number or None, reason=reason, at=asked)
         else:
             self.say("answered", round=round_number or None, at=asked)
 
