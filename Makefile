@@ -58,7 +58,7 @@ $(READY): pyproject.toml
 	@echo "Setting up .venv: this happens once, downloads packages and takes a minute or two."
 	@{ $(BIN)/python -c '$(RECENT)' && $(BIN)/python -m pip --version; } >/dev/null 2>&1 \
 	  || "$(PYTHON)" -m venv --clear .venv
-	@$(BIN)/python -m pip install -qq --no-input --disable-pip-version-check -e ".[dev,federated,graphs,plots,secure]"
+	@$(BIN)/python -m pip install -qq --no-input --disable-pip-version-check -e ".[dev,federated,graphs,plots,secure,simulation]"
 	@$(BIN)/python -m hushpoint.kernels
 	@touch $@
 	@echo "Ready."

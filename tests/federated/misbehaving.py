@@ -37,7 +37,9 @@ def round_of(arguments):
 
 def misbehave(folder: Path, tap: Path, deeds: list[str]) -> None:
     """Change the code of the site in this process."""
-    from hushpoint.federated import SiteStore, client, node
+    from flwr.proto.fleet_pb2 import PushMessagesRequest
+
+    from hushpoint.federated import SiteStore, client, letters, node
 
     rounds: list[int] = []
     sending: list[str] = []
@@ -84,14 +86,17 @@ def misbehave(folder: Path, tap: Path, deeds: list[str]) -> None:
 
         return written
 
-    push = node.push_objects
+    give = node.give
 
-    def pushed(*arguments, **options):
+    def given(link, place, reply):
         if sending == ["dies-sending"]:  # announced to the SuperLink, and not yet there
+            heads, trees, _ = letters._deflated([reply])
+            told = PushMessagesRequest(node=place, messages_list=heads, message_object_trees=trees)
+            link.PushMessages(told)
             os.kill(os.getpid(), signal.SIGKILL)
-        return push(*arguments, **options)
+        give(link, place, reply)
 
-    node.push_objects = pushed
+    node.give = given
     client.encode, client.Client._move, client.Client.answer = encoded, moved, answered
     for name in DIES.values():
         setattr(SiteStore, name, deadly(name, getattr(SiteStore, name)))

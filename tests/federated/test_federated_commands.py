@@ -267,6 +267,66 @@ def test_the_certificate_is_for_the_names_of_the_server_and_signed_by_the_author
     assert not (folder / "keys" / "ca.key").exists()  # nobody can make another certificate that sites accept
 
 
+def test_a_new_name_of_the_server_reaches_the_sites_and_the_certificate(folder):
+    # Catches: a name that is in the certificate alone, so that sites go on calling the old one; a server that then
+    # listens where nobody calls; settings that are lost, or found in a table of that name.
+    pytest.importorskip("cryptography")
+    from hushpoint.federated.keys import hosts_of
+
+    command("keys", folder)
+    place = folder / "sites" / "01" / "site.toml"
+    before = place.read_text()
+    place.write_text(before + '\n[limit]  # superlink = "in a comment"\nepsilon = 1.0\ndelta = 1e-5\n')
+    first = (folder / "sites" / "01" / "ca.crt").read_bytes()
+    said = command("keys", folder, "--host", "federation.example.org", "--host", "192.0.2.7")
+    federation = Federation(folder)
+    port = federation.here.rpartition(":")[2]
+    assert federation.address == f"federation.example.org:{port}"
+    assert federation.bind == f"0.0.0.0:{port}"
+    assert federation.here == f"127.0.0.1:{port}"
+    assert [Site(path.parent).address for path in folder.glob("sites/*/site.toml")] == [federation.address] * 3
+    assert Site(place.parent).limit.epsilon == 1.0
+    assert '# superlink = "in a comment"' in place.read_text()
+    assert {"federation.example.org", "192.0.2.7", "127.0.0.1", "localhost"} == hosts_of(folder / "keys" / "server.crt")
+    assert (folder / "sites" / "01" / "ca.crt").read_bytes() == (folder / "keys" / "ca.crt").read_bytes() != first
+    assert "Hand ca.crt to every site again" in said
+    assert federation.address in said
+    assert command("keys", folder, "--host", "federation.example.org").strip() == "Nothing was missing."
+    assert federation.server()["quorum"] == 1.0
+    command("keys", folder, "--host", "::1")
+    assert federation.address == f"[::1]:{port}"
+    assert federation.bind == f"0.0.0.0:{port}"  # which was said, so it stays
+
+
+def test_where_a_server_listens_is_said_at_the_start_and_checked(tmp_path):
+    pytest.importorskip("flwr")
+    place = tmp_path / "new"
+    command(
+        "init",
+        place,
+        "--local-noise",
+        "--rows",
+        5,
+        "--features",
+        2,
+        "--address",
+        "a.example:9444",
+        "--bind",
+        "0.0.0.0:9555",
+    )
+    federation = Federation(place)
+    assert (federation.address, federation.bind, federation.here) == (
+        "a.example:9444",
+        "0.0.0.0:9555",
+        "127.0.0.1:9555",
+    )
+    command("keys", place)
+    change(place / "server.toml", "0.0.0.0:9555", "192.0.2.77:9555")  # an address that no machine has
+    assert "cannot listen at 192.0.2.77:9555" in failing("superlink", place)
+    change(place / "server.toml", "192.0.2.77:9555", "everywhere")
+    assert "bind is 'everywhere'" in failing("superlink", place)
+
+
 def test_a_run_without_a_superlink_says_so(folder):
     pytest.importorskip("cryptography")
     command("keys", folder)

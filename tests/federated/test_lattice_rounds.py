@@ -35,7 +35,7 @@ def test_a_federation_computes_what_the_engine_computes_to_the_bit(kind, sample,
     # Catches: integers that travel as doubles, multiplicities as doubles, a block that starts as one.
     data = problem(weights, loss)
     plan = on_lattice(kind, data, tail_average=0.5, **SAMPLES[sample])
-    result, alone = run_in_process(plan, data, seed=11), plan.run(seed=11)
+    result, alone = run_in_process(plan, data, seed=11, apart=True), plan.run(seed=11)
     np.testing.assert_array_equal(result.model, alone.model)
     np.testing.assert_array_equal(result.server.state.shared, alone.state.shared)
     np.testing.assert_array_equal(result.server.state.blocks, alone.state.blocks)
@@ -51,7 +51,7 @@ def test_items_of_one_row_and_rows_in_single_precision_are_the_engines_too(kind)
     X, y = (5 * rng.normal(size=(9, 5))).astype(np.float32), rng.normal(size=9)
     data = hp.Problem(X, y, row_norm=2.0, clip=1.0)
     plan = on_lattice(kind, data)
-    np.testing.assert_array_equal(run_in_process(plan, data, seed=1).model, plan.run(seed=1).model)
+    np.testing.assert_array_equal(run_in_process(plan, data, seed=1, apart=True).model, plan.run(seed=1).model)
 
 
 @pytest.mark.parametrize("kind", MAKE)
@@ -155,7 +155,7 @@ def test_more_noise_than_the_finest_lattice_has_is_on_a_coarser_one(noise_std):
     # Catches: a coarser lattice at the engine only.
     data = problem()
     plan = on_lattice("averaged", data, noise_std=noise_std)
-    np.testing.assert_array_equal(run_in_process(plan, data, seed=3).model, plan.run(seed=3).model)
+    np.testing.assert_array_equal(run_in_process(plan, data, seed=3, apart=True).model, plan.run(seed=3).model)
     assert plan.noise.scale <= 2**40
 
 

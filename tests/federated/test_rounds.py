@@ -32,15 +32,16 @@ def plans(weights):
 KINDS = tuple(plans("rows")[1])
 
 
+@pytest.mark.parametrize("apart", [True, False], ids=["apart", "together"])
 @pytest.mark.parametrize("weights", ["items", "rows"])
 @pytest.mark.parametrize("kind", KINDS)
-def test_a_federation_computes_what_the_engine_computes(kind, weights):
+def test_a_federation_computes_what_the_engine_computes(kind, weights, apart):
     data, made = plans(weights)
     plan = made[kind]
-    result = run_in_process(plan, data, seed=11)
+    result = run_in_process(plan, data, seed=11, apart=apart)
     np.testing.assert_allclose(result.model, plan.run(seed=11, kernel="plain").model, rtol=0, atol=1e-13)
     # Each answered request is a participation in the site's own ledger.
-    counts = [len(client.store.ledger().entries) for client in result.clients]
+    counts = result.participations.tolist()
     assert counts == [sum(site in line.answered for line in result.rounds) for site in range(SITES)]
     assert counts == result.server.state.participations.tolist()
 

@@ -83,7 +83,8 @@ _LOST = "sites know of later rounds than this server does; they are counted, and
 
 _SERVER = """\
 # How the server behaves; sites need not agree to this.
-address = "{address}"
+address = "{address}"  # where sites call it; to change it: hushpoint federated keys {folder} --host NAME
+{bind}  # where it listens on this machine, for example "0.0.0.0:9092" for all addresses
 quorum = 1.0  # share of the sites asked that must answer for a round to count
 round_timeout = 120  # seconds
 resend_after = 20  # seconds after which a silent site is asked again
@@ -102,7 +103,10 @@ def init(
         Path | None, typer.Option(help="The schema of the sites' tables (hushpoint schema drafts one).")
     ] = None,
     features: Annotated[int | None, typer.Option(help="Number of features, for NumPy data.", min=1)] = None,
-    address: Annotated[str, typer.Option(help="Where sites will find the server.")] = "127.0.0.1:9092",
+    address: Annotated[str, typer.Option(help="Where sites will call the server.")] = "127.0.0.1:9092",
+    bind: Annotated[
+        str | None, typer.Option(help="Where it listens on its machine, if elsewhere: 0.0.0.0:9092 for everywhere.")
+    ] = None,
     local_noise: Annotated[
         bool,
         typer.Option("--local-noise", help="In place of secure sums: ADMM in which every site hides its own messages."),
@@ -135,7 +139,8 @@ def init(
     }
     agreed = _FEDERATION.format(**local) if local_noise else _SECURE.format(**_declared(folder, shape, rows))
     write_text(folder / "federation.toml", agreed)
-    write_text(folder / "server.toml", _SERVER.format(address=address))
+    listens = '# bind = "..."' if bind is None else f"bind = {toml_value(bind)}"
+    write_text(folder / "server.toml", _SERVER.format(address=address, bind=listens, folder=folder))
     federation = Federation(folder)
     write_app(federation)
     write_units(folder)
@@ -266,7 +271,8 @@ def accept(
 def keys(
     folder: Annotated[Path, typer.Argument(metavar="DIR", help="The folder of the federation, or of a site (--own).")],
     host: Annotated[
-        list[str] | None, typer.Option("--host", help="A name or address that sites call the server by.")
+        list[str] | None,
+        typer.Option("--host", help="A name or address that sites call the server by; the first is the one they use."),
     ] = None,
     days: Annotated[int, typer.Option(help="How long the certificate holds.", min=1)] = 365,
     own: Annotated[
@@ -291,8 +297,17 @@ def keys(
         request = SecureSiteFolder(Site(folder)).make_keys()
         typer.echo(f"Wrote keys that stay in {folder}. Send {request} to whoever runs the server.")
         return
-    made = Federation(folder).make_keys(host or [], days)
+    federation = Federation(folder)
+    moved = federation.call(host[0]) if host else False
+    made = federation.make_keys(host or [], days)
     typer.echo(f"Made: {', '.join(made)}." if made else "Nothing was missing.")
+    if "another certificate of the server" in made:
+        typer.echo("Hand ca.crt to every site again, and restart the SuperLink: sites refuse any other certificate.")
+    if moved:
+        typer.echo(
+            f"Sites call the server at {federation.address}, and it listens at {federation.bind} (server.toml). The\n"
+            f"site.toml in folders that are here say so; in those that are not: superlink = {federation.address!r}."
+        )
 
 
 def superlink(folder: Folder, log: LogAs = "words") -> None:
@@ -325,8 +340,7 @@ def site(
 
     Example: hushpoint federated site hospitals/sites/03
     """
-    from hushpoint.federated.folder import Site
-    from hushpoint.federated.secure.folder import is_secure
+    from hushpoint.federated.folder import Site, is_secure
 
     here = Site(folder)
     if stock and is_secure(folder):
@@ -408,8 +422,7 @@ def status(folder: EitherFolder, as_json: AsJson = False) -> None:
     Example: hushpoint federated status hospitals/sites/03
     """
     from hushpoint.federated.disk import Damaged
-    from hushpoint.federated.folder import Site
-    from hushpoint.federated.secure.folder import is_secure
+    from hushpoint.federated.folder import Site, is_secure
     from hushpoint.federated.terms import plan_digest, spent, trust, units
 
     if (folder / "federation.toml").is_file():

@@ -19,24 +19,22 @@ from hushpoint.federated.flower import (
     run_of_hello,
     server_app,
 )
-from hushpoint.federated.folder import Federation, Site
+from hushpoint.federated.folder import Federation, Site, is_secure
 from hushpoint.federated.ledger import SiteStore
+from hushpoint.federated.letters import WholeGrid
 from hushpoint.federated.log import Log, now
 from hushpoint.federated.note import SUPERLINK, leave_note
 from hushpoint.federated.processes import end_with
 from hushpoint.federated.record import ServerStore
-from hushpoint.federated.secure.folder import SecureFederation, SecureSiteFolder, is_secure
-from hushpoint.federated.secure.outcome import write_model
-from hushpoint.federated.secure.record import SecureServerStore
-from hushpoint.federated.secure.server import SecureServer
-from hushpoint.federated.secure.site import SecureSite
 from hushpoint.federated.server import RoundRecord, Server
 from hushpoint.federated.table import headline, line_of
 from hushpoint.federated.terms import plan_digest, sample_is_secret
 from hushpoint.federated.watch import Watched
 from hushpoint.federated.wire import Reply, decode
 
-if TYPE_CHECKING:
+if TYPE_CHECKING:  # with secure sums come estimators and scikit-learn, which other sites need not hold
+    from hushpoint.federated.secure.folder import SecureFederation
+    from hushpoint.federated.secure.site import SecureSite
     from hushpoint.federated.secure.wire import Said
 
 _FAREWELL = 15.0  # seconds in which sites may take the model; later ones ask whoever has it
@@ -47,6 +45,7 @@ def site_answer(site: Site, *, signed: bool = True, store: SiteStore | None = No
     client: Client | SecureSite
     read: Callable[[bytes], Reply | Said]
     if is_secure(site.folder):
+        from hushpoint.federated.secure.folder import SecureSiteFolder
         from hushpoint.federated.secure.wire import decode_said
 
         client, signed = SecureSiteFolder(site).secure_site(store=store), True
@@ -74,6 +73,8 @@ def site_answer(site: Site, *, signed: bool = True, store: SiteStore | None = No
 def conduct(federation: Federation, grid: Any, *, place: Path, signed: bool, tell: Callable[[str], None]) -> str:
     """Run a federation over a grid of Flower, or go on with it; how it ended."""
     if federation.is_secure:
+        from hushpoint.federated.secure.folder import SecureFederation
+
         return conduct_secure(SecureFederation(federation), grid, place=place, tell=tell)
     plan = federation.plan()
     sites = federation.site_keys(plan.operator.blocks) if signed else None
@@ -95,6 +96,10 @@ def conduct(federation: Federation, grid: Any, *, place: Path, signed: bool, tel
 
 def conduct_secure(federation: SecureFederation, grid: Any, *, place: Path, tell: Callable[[str], None]) -> str:
     """The same with secure sums; at the end every site is handed the model."""
+    from hushpoint.federated.secure.outcome import write_model
+    from hushpoint.federated.secure.record import SecureServerStore
+    from hushpoint.federated.secure.server import SecureServer
+
     covenant, keys, store = federation.covenant(), federation.site_keys(), SecureServerStore(place)
     try:
         server = SecureServer(covenant, store, own_key=federation.base.own_key(), site_keys=keys)
@@ -118,18 +123,6 @@ def conduct_secure(federation: SecureFederation, grid: Any, *, place: Path, tell
     return outcome
 
 
-def _wait_briefly() -> None:
-    """Keep Flower from waiting for minutes for the rest of one reply: its site may have been killed while it sent it.
-
-    All others would wait as well, however short ``round_timeout`` is. The site is asked again.
-    """
-    from flwr.supercore.inflatable.inflatable_utils import pull_objects
-    from flwr.superlink.grid import http_grid
-
-    module: Any = http_grid
-    module.pull_objects = partial(pull_objects, max_time=5.0, initial_backoff=0.1, backoff_cap=0.5)
-
-
 def _end_with_superlink() -> None:
     """End when the SuperLink is killed. Flower would try to reach it for ever, unless a chain of signals arrives.
 
@@ -142,12 +135,11 @@ def _end_with_superlink() -> None:
 
 def _serve(grid: Any, context: Any) -> None:
     _end_with_superlink()
-    _wait_briefly()
     federation = Federation(Path(str(context.run_config["folder"])))
     place, ticket = federation.run, str(context.run_config["ticket"])
     leave_note(place, ticket)
     try:
-        outcome, words = conduct(federation, grid, place=place, signed=True, tell=_print), ""
+        outcome, words = conduct(federation, WholeGrid(grid), place=place, signed=True, tell=_print), ""
     except ValueError as error:  # written by us, and without data
         outcome, words = "refused", str(error)
     leave_note(place, ticket, outcome, words)

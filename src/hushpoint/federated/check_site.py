@@ -21,10 +21,10 @@ from hushpoint.federated.check import (
 )
 from hushpoint.federated.client import Window
 from hushpoint.federated.disk import Damaged
-from hushpoint.federated.folder import Shape, Site
+from hushpoint.federated.folder import Shape, Site, is_secure
 from hushpoint.federated.log import now
 from hushpoint.federated.reach import Reached, Trouble, reach
-from hushpoint.federated.secure.folder import SecureSiteFolder, is_secure
+from hushpoint.federated.secure.folder import SecureSiteFolder
 from hushpoint.federated.secure.store import SecureStore
 from hushpoint.federated.terms import plan_digest
 from hushpoint.schema import Ignored, Number, Schema

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from hushpoint._checks import require_count
-from hushpoint._types import Array
+from hushpoint._types import Array, Indices
 from hushpoint.federated.disk import Busy, Damaged
 from hushpoint.federated.ledger import Ledger, Participation, SiteState, SiteStore, total_mu
 from hushpoint.federated.terms import participation_mu, plan_digest, require_federated
@@ -239,15 +239,8 @@ class Client:
         # A source of its own for every move: a round that is computed again must not meet the same noise.
         kick = plan.noise.drawn(source_for(self._seed), "block", step, plan.operator.message_size, [self.site])
         for data in (self._data, plan.operator.without_data()):
-            try:
-                with warnings.catch_warnings(), np.errstate(all="ignore"):
-                    warnings.simplefilter("ignore")  # a warning may quote data
-                    _, messages = plan.operator.local(
-                        data, slice(0, 1), base[None, :], asked.point, plan.relaxation_at(step), _copied(kick)
-                    )
-            except (ArithmeticError, RuntimeError, ValueError):  # what numbers can do
-                continue  # to say that it failed would tell of the data, and cost nothing
-            if np.isfinite(messages).all():
+            messages = attempt(plan, data, slice(0, 1), base[None, :], asked.point, step, kick)
+            if messages is not None:  # to say that it failed would tell of the data, and cost nothing
                 return np.asarray(messages[0])
         raise ArithmeticError
 
@@ -286,6 +279,19 @@ class Client:
             last_round=book.last_round(self._run),
             **what,
         )
+
+
+def attempt(
+    plan: Plan, data: Any, chosen: Indices | slice, blocks: Array, point: Array, step: int, kick: Array | None
+) -> Array | None:
+    """The messages of one step from a public point; None where numbers fail, which they do by the data."""
+    try:
+        with warnings.catch_warnings(), np.errstate(all="ignore"):
+            warnings.simplefilter("ignore")  # a warning may quote data
+            _, messages = plan.operator.local(data, chosen, blocks, point, plan.relaxation_at(step), _copied(kick))
+    except (ArithmeticError, RuntimeError, ValueError):  # what numbers can do
+        return None
+    return messages if np.isfinite(messages).all() else None
 
 
 def _copied(kick: Array | None) -> Array | None:

@@ -38,7 +38,8 @@ _RECORD = "hushpoint"
 _HELLO = b"hushpoint hello 1\n"
 _TOKEN = 32  # letters that make one hello unlike another
 _FAILED = b"hushpoint failed"
-_PAUSE = 0.2  # seconds between two looks for replies: Flower has no way to be told
+_PAUSE = 0.5  # seconds between two looks for replies: Flower has no way to be told
+_SOON = 0.02  # seconds to the next look after a reply came, or a request left; from there it takes its time
 _LOOK = 1.0  # seconds between two looks for nodes
 _SPENT = ("cap", "limit")  # reasons of a site that has spent what it may
 _FOR_GOOD = (*_SPENT, "plan", "ledger")  # reasons that do not pass by themselves
@@ -266,11 +267,12 @@ class Rounds:
         self.directory.refresh()
         self._open, heard = {}, set()
         self._post({site: letter for site, letter in letters.items() if site in self.directory.available})
-        until = time.monotonic() + seconds
+        until, pause = time.monotonic() + seconds, _SOON
         while self._open and time.monotonic() < until:
             for name, _ in _pulled(self.grid, self._open):
                 heard.add(self._open.pop(name))
-            time.sleep(_PAUSE)
+            time.sleep(pause)
+            pause = min(2 * pause, _PAUSE)
         return heard
 
     def _gather(self) -> None:
@@ -311,15 +313,18 @@ class Rounds:
 
     def _poll(self, until: float) -> None:
         """Take answers until all are there, or time is up."""
+        pause = _SOON
         while time.monotonic() < until:
             for name, letter in _pulled(self.grid, self._open):
                 if name in self._open:
+                    pause = _SOON
                     self._take(self._open.pop(name), unpacked(letter))
             if not self.server.waiting and (self.server.has_quorum or self._is_hopeless or self.server.is_stuck):
                 return
             if self._look():
                 self._remind()
-            time.sleep(_PAUSE)
+            time.sleep(pause)
+            pause = min(2 * pause, _PAUSE)
 
     def _take(self, site: int, payload: bytes | None) -> None:
         if payload is None or payload == _FAILED:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 import importlib
 import json
+import re
 import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -40,6 +41,7 @@ if TYPE_CHECKING:
 _METHODS = ("federated_admm", "anchored_admm", "dp_fedavg", "dp_sgd")
 _WAITS = ("round_timeout", "resend_after", "start_timeout")
 _ADDRESS = "127.0.0.1:9092"
+_LOOPBACK = {"0.0.0.0": "127.0.0.1", "[::]": "[::1]"}  # who listens on all addresses is called here by this one
 
 
 # --- reading settings
@@ -98,6 +100,14 @@ def _import_plugins(settings: Mapping[str, Any], where: str) -> None:
             raise ValueError(
                 f"plugins in {where} has {module!r}, which cannot be imported: {error}. {remedy}"
             ) from None
+
+
+def is_secure(folder: Path) -> bool:
+    """Whether a folder, of a federation or of a site, is of one with secure sums."""
+    if (folder / "covenant.json").is_file():
+        return True
+    place = folder / "federation.toml"
+    return place.is_file() and "secure" in toml_settings(place)
 
 
 # --- what all agree on
@@ -413,17 +423,48 @@ class Federation:
     def server(self) -> dict[str, Any]:
         """``server.toml``."""
         settings = toml_settings(self.folder / "server.toml")
-        known = ("address", "quorum", *_WAITS, "retries", "validation", "delta", "plugins", "health")
+        known = ("address", "bind", "quorum", *_WAITS, "retries", "validation", "delta", "plugins", "health")
         only(settings, "server.toml", known)
         return settings
 
     @property
     def address(self) -> str:
         """Where sites find the server."""
-        address = self.server().get("address", _ADDRESS)
-        host, _, port = str(address).rpartition(":")
-        require(bool(host) and port.isdigit(), "address", address, f"Write host:port, for example {_ADDRESS}.")
-        return str(address)
+        return _host_and_port("address", self.server().get("address", _ADDRESS))
+
+    @property
+    def bind(self) -> str:
+        """Where the server listens on this machine: where sites find it, unless it says otherwise."""
+        return _host_and_port("bind", self.server().get("bind", self.address))
+
+    @property
+    def here(self) -> str:
+        """The server as this machine calls it."""
+        host, _, port = self.bind.rpartition(":")
+        return f"{_LOOPBACK.get(host, host)}:{port}"
+
+    def call(self, host: str) -> bool:
+        """Have sites call the server by this name from now on; whether that is news.
+
+        ``server.toml`` and the ``site.toml`` of sites whose folders are here are changed. A server that only this
+        machine could reach then listens on all its addresses.
+        """
+        before, bind = self.address, self.bind
+        old, _, port = before.rpartition(":")
+        named = f"[{host}]" if ":" in host else host
+        address = f"{named}:{port}"
+        if address == before:
+            return False
+        if _is_loopback(old) and not _is_loopback(named) and bind == before:
+            bind = f"0.0.0.0:{port}"
+        if _is_loopback(named) and "bind" not in self.server():
+            bind = address
+        _set(self.folder / "server.toml", "address", address)
+        if bind != address:
+            _set(self.folder / "server.toml", "bind", bind)
+        for folder in sorted((self.folder / "sites").glob("*/site.toml")):
+            _set(folder, "superlink", address)
+        return True
 
     def pace(self) -> Pace:
         """How long the server waits."""
@@ -469,11 +510,17 @@ class Federation:
         from hushpoint.federated import keys
 
         count, made = self.count, []
-        if not (self.keys / "server.crt").exists():
-            host = self.address.rpartition(":")[0].strip("[]")
-            names = dict.fromkeys([*hosts, *([] if host in ("0.0.0.0", "::") else [host]), "127.0.0.1", "localhost"])
+        host = self.address.rpartition(":")[0].strip("[]")
+        names = dict.fromkeys([*hosts, *([] if host in ("0.0.0.0", "::") else [host]), "127.0.0.1", "localhost"])
+        certificate = self.keys / "server.crt"
+        if not certificate.exists():
             keys.make_certificates(self.keys, list(names), days)
             made.append("certificate of the server")
+        elif not keys.hosts_of(certificate) >= set(hosts):
+            for name in ("ca.crt", "server.crt", "server.key"):
+                (self.keys / name).replace(self.keys / f"{name}.old")
+            keys.make_certificates(self.keys, sorted({*names, *keys.hosts_of(self.keys / "server.crt.old")}), days)
+            made.append("another certificate of the server")
         if not (self.keys / "signing.key").exists():
             key = keys.new_key()
             keys.save_private(self.keys / "signing.key", key)
@@ -581,6 +628,26 @@ class Site:
             own_key=self.own_key() if signed else None,
             window=None if window is None else Window.parse(str(window)),
         )
+
+
+def _is_loopback(host: str) -> bool:
+    return host.startswith("127.") or host in ("localhost", "[::1]")
+
+
+def _set(path: Path, name: str, value: str) -> None:
+    """Change a setting at the top of a TOML file, or add it there; whatever else is in the file stays."""
+    text, line = path.read_text(encoding="utf-8"), f"{name} = {toml_value(value)}"
+    tables = re.search(r"^\[", text, flags=re.MULTILINE)
+    head, rest = (text, "") if tables is None else (text[: tables.start()], text[tables.start() :])
+    said = re.compile(rf"^{name}\s*=\s*(\"[^\"\n]*\"|'[^'\n]*')", flags=re.MULTILINE)
+    head = said.sub(lambda _: line, head, count=1) if said.search(head) else f"{line}\n{head}"
+    _write(path, head + rest)
+
+
+def _host_and_port(name: str, value: Any) -> str:
+    host, _, port = str(value).rpartition(":")
+    require(bool(host) and port.isdigit(), name, value, f"Write host:port, for example {_ADDRESS}.")
+    return str(value)
 
 
 def _number(site: int, count: int) -> str:

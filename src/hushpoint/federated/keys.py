@@ -156,6 +156,13 @@ def _load_pem_private(path: Path) -> Any:
         raise ValueError(f"{str(path)!r} holds no private key. Make it: hushpoint federated keys") from None
 
 
+def hosts_of(path: Path) -> set[str]:
+    """The names and addresses that a certificate is for."""
+    certificate = x509.load_pem_x509_certificate(path.read_bytes())
+    names = certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
+    return {*names.get_values_for_type(x509.DNSName), *map(str, names.get_values_for_type(x509.IPAddress))}
+
+
 def _certificate(
     subject: x509.Name, issuer: x509.Name, key: ec.EllipticCurvePublicKey, days: int
 ) -> x509.CertificateBuilder:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import logging
 import os
@@ -12,6 +13,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -27,7 +29,13 @@ from hushpoint.federated.watch import events
 from hushpoint.problem import Problem
 from hushpoint.rows import ArrayRows, Rows
 
-_CONNECTION = "hushpoint"
+_TOKEN, _SECRET = "control.token", "runner.secret"  # made anew at each start of the SuperLink
+_LAST_WORDS = 2.0  # seconds in which what the server's process said last comes to the log
+_UVICORN = {
+    "access_log": False,  # a line for each of many small calls
+    "timeout_keep_alive": 60,  # seconds: a site at work would otherwise shake hands anew
+    "timeout_graceful_shutdown": 1,  # seconds: sites that wait for a letter would keep it for longer
+}
 
 _APP = '''\
 """The Flower app of this federation. Hushpoint does the work; Flower carries the bytes."""
@@ -72,7 +80,7 @@ def environment(home: Path) -> dict[str, str]:
         "FLWR_HOME": str(home.resolve()),
         "FLWR_TELEMETRY_ENABLED": "0",
         "FLWR_DISABLE_UPDATE_CHECK": "1",
-        "FLWR_SUPEREXEC_TASK_POLL_INTERVAL": "0.25",
+        "FLWR_SUPEREXEC_TASK_POLL_INTERVAL": "0.5",
         "UV_OFFLINE": "1",
         "RAY_USAGE_STATS_ENABLED": "0",
         "PATH": os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", "")]),
@@ -85,58 +93,79 @@ def serve_superlink(federation: Federation, tell: Callable[[str], None]) -> None
     It keeps its state in memory: messages never touch its disk, and after a crash the sites join again by themselves.
     """
     _prepare(federation)
+    _require_free(federation.bind)
     os.environ.update({**environment(federation.flower), SUPERLINK: str(os.getpid())})
+    import uvicorn
     from flwr.superlink import main
     from flwr.superlink.cli import flower_superlink
 
-    host, _, port = federation.address.rpartition(":")
-    keys = federation.keys
+    from hushpoint.federated.door import Counter, Door
+
+    host, _, port = federation.bind.rpartition(":")
+    keys, flower = federation.keys, federation.flower
+    token = _fresh_secret(flower / _TOKEN)
+    _fresh_secret(flower / _SECRET)
+    trusted = ("--ssl-ca-certfile", str(keys / "ca.crt"))
     sys.argv = [
         "flower-superlink",
         *("--host", host.strip("[]"), "--port", port),
-        *("--ssl-ca-certfile", str(keys / "ca.crt")),
+        *trusted,
         *("--ssl-certfile", str(keys / "server.crt"), "--ssl-keyfile", str(keys / "server.key")),
         "--enable-supernode-auth",
         "--disable-runtime-dependency-installation",
+        *("--isolation", "process", "--superexec-auth-secret-file", str(flower / _SECRET)),
     ]
     module: Any = main
-    create = module.create_app
-    module.create_app = lambda *args, **options: OwnHostOnly(create(*args, **options))
-    threading.Thread(target=_register, args=(federation, tell), daemon=True).start()
+    create, serve = module.create_app, uvicorn.run
+
+    def behind_the_door(*args: Any, **options: Any) -> Door:
+        app = create(*args, **options)
+        return Door(app, Counter(app), token)
+
+    module.create_app = behind_the_door
+    uvicorn.run = lambda **options: serve(**{**options, **_UVICORN})
     watch_over(federation)
-    flower_superlink()
+    threading.Thread(target=_register, args=(federation, token, tell), daemon=True).start()
+    runner = subprocess.Popen(_runner(federation), stdin=subprocess.DEVNULL)
+    try:
+        flower_superlink()
+    finally:
+        runner.terminate()
+        runner.wait()
 
 
-class OwnHostOnly:
-    """Let other machines reach only what sites need.
-
-    Whoever reaches Flower's control interface can register nodes and start programs on the server, and the interface
-    asks for no password; it shares its port with the one that sites use.
-    """
-
-    def __init__(self, app: Any) -> None:
-        self.app = app
-
-    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
-        if scope["type"] == "lifespan" or _is_for_sites(scope) or _is_own_host(scope):
-            await self.app(scope, receive, send)
-        elif scope["type"] == "http":
-            await send({"type": "http.response.start", "status": 403, "headers": []})
-            await send({"type": "http.response.body", "body": b""})
-        else:
-            await send({"type": "websocket.close"})
+def _require_free(bind: str) -> None:
+    host, _, port = bind.rpartition(":")
+    try:
+        family, kind, _, _, place = socket.getaddrinfo(host.strip("[]"), int(port), type=socket.SOCK_STREAM)[0]
+        with socket.socket(family, kind) as door:
+            door.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            door.bind(place)
+    except OSError as error:
+        raise ValueError(
+            f"the server cannot listen at {bind}: {error.strerror}. Write where it can in server.toml: bind = "
+            f'"0.0.0.0:{port}" is every address of this machine; address is where sites call it.'
+        ) from None
 
 
-def _is_for_sites(scope: Any) -> bool:
-    path = scope.get("path", "")
-    return scope["type"] == "http" and path.startswith("/v1/fleet/") and ".." not in path
+def _runner(federation: Federation) -> list[str]:
+    """Flower's process that starts the server's; it ends with this one. A secret keeps others from its place."""
+    return [
+        str(Path(sys.executable).with_name("flower-superexec")),
+        *("--runtime-api-address", federation.here),
+        *("--root-certificates", str(federation.keys / "ca.crt")),
+        *("--superexec-auth-secret-file", str(federation.flower / _SECRET)),
+        *("--parent-pid", str(os.getpid())),
+    ]
 
 
-def _is_own_host(scope: Any) -> bool:
-    client, server = scope.get("client"), scope.get("server")
-    if not client:
-        return False
-    return client[0] in ("127.0.0.1", "::1") or (server is not None and client[0] == server[0])
+def _fresh_secret(path: Path) -> str:
+    """A new secret in a file that only its owner may read."""
+    path.unlink(missing_ok=True)
+    secret = secrets.token_hex(32)
+    with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as file:
+        file.write(secret)
+    return secret
 
 
 def _prepare(federation: Federation) -> None:
@@ -148,42 +177,34 @@ def _prepare(federation: Federation) -> None:
     federation.site_keys(federation.count)
     federation.flower.mkdir(parents=True, exist_ok=True)
     write_app(federation)
-    _write_connection(federation)
 
 
-def _here(federation: Federation) -> str:
-    """The address of the SuperLink as this machine calls it."""
-    host, _, port = federation.address.rpartition(":")
-    return f"{'127.0.0.1' if host in ('0.0.0.0', '[::]') else host}:{port}"
+def _control(federation: Federation, token: str) -> Any:
+    """A client of the SuperLink's control interface."""
+    from flwr.supercore.control import ControlHttpClient
+    from flwr.supercore.interceptors import RuntimeVersionHttpInterceptor
 
+    from hushpoint.federated.letters import WithToken
 
-def _write_connection(federation: Federation) -> None:
-    text = (
-        f"[superlink]\ndefault = {json.dumps(_CONNECTION)}\n\n[superlink.{_CONNECTION}]\n"
-        f"address = {json.dumps(_here(federation))}\n"
-        f"root-certificates = {json.dumps(str((federation.keys / 'ca.crt').resolve()))}\n"
+    return ControlHttpClient.from_server_address(
+        federation.here,
+        insecure=False,
+        root_certificates=(federation.keys / "ca.crt").read_bytes(),
+        interceptors=[RuntimeVersionHttpInterceptor(component_name="flwr CLI"), WithToken(token)],
     )
-    (federation.flower / "config.toml").write_text(text, encoding="utf-8")
 
 
-def _register(federation: Federation, tell: Callable[[str], None]) -> None:
+def _register(federation: Federation, token: str, tell: Callable[[str], None]) -> None:
     """Make the keys of the roster known to the SuperLink, as soon as it is up; again where a key was added."""
     import httpx
     from flwr.proto.control_pb2 import RegisterNodeRequest
-    from flwr.supercore.control import ControlHttpClient
-    from flwr.supercore.interceptors import RuntimeVersionHttpInterceptor
     from flwr.supercore.primitives.asymmetric import public_key_to_bytes
 
     from hushpoint.federated.keys import load_public
 
     known: set[bytes] = set()
     announced = False
-    client = ControlHttpClient.from_server_address(
-        _here(federation),
-        insecure=False,
-        root_certificates=(federation.keys / "ca.crt").read_bytes(),
-        interceptors=[RuntimeVersionHttpInterceptor(component_name="flwr CLI")],
-    )
+    client = _control(federation, token)
     while True:
         try:
             for path in sorted((federation.folder / "roster").glob("*.pub")):
@@ -192,8 +213,8 @@ def _register(federation: Federation, tell: Callable[[str], None]) -> None:
                     client.RegisterNode(RegisterNodeRequest(public_key=key, name=path.stem))
                     known.add(key)
             if not announced:
-                logging.getLogger("uvicorn.access").setLevel(logging.WARNING)  # a line for each of many small calls
-                tell(f"The SuperLink is at {federation.address}; {len(known)} sites may join.")
+                elsewhere = f", called {federation.address}" if federation.address != federation.bind else ""
+                tell(f"The SuperLink is at {federation.bind}{elsewhere}; {len(known)} sites may join.")
                 announced = True
         except (httpx.HTTPError, ValueError):  # not up yet, or a key that is being written
             pass
@@ -225,26 +246,15 @@ def run(
 ) -> Outcome:
     """Start a run on the SuperLink, or go on with it, and watch its rounds until it ends; ``hear`` has all events."""
     _prepare(federation)
-    _require_superlink(federation)
     ticket, place = secrets.token_hex(8), federation.run
     told, heard = len(read_lines(place / "rounds.jsonl")), len(events(place))
-    options = {"folder": str(federation.folder.resolve()), "ticket": ticket}
-    config = " ".join(f"{name}={json.dumps(value)}" for name, value in options.items())
-    command = [str(Path(sys.executable).with_name("flwr")), "run", str(federation.app), _CONNECTION]
     log = federation.flower / "run.log"
-    with log.open("ab") as output:
-        process = subprocess.Popen(
-            [*command, "--stream", "-c", config],
-            env=environment(federation.flower),
-            stdout=output,
-            stderr=subprocess.STDOUT,
-            stdin=subprocess.DEVNULL,
-        )
+    stream = _start(federation, {"folder": str(federation.folder.resolve()), "ticket": ticket}, log)
     try:
         until = None if timeout is None else time.monotonic() + timeout
         while True:
             note = read_note(place, ticket)
-            ended = process.poll() is not None if note is None else bool(note.outcome) or not note.is_alive
+            ended = not stream.is_alive() if note is None else bool(note.outcome) or not note.is_alive
             records = read_lines(place / "rounds.jsonl")
             for record in records[told:]:
                 tell(record)
@@ -262,21 +272,49 @@ def run(
     except KeyboardInterrupt:
         return Outcome("unfinished", "it goes on at the server; to end it, end the SuperLink")
     finally:
-        if process.poll() is None:
-            process.terminate()
-            process.wait()
+        stream.join(_LAST_WORDS)
         note_path(place, ticket).unlink(missing_ok=True)
 
 
-def _require_superlink(federation: Federation) -> None:
-    host, _, port = _here(federation).rpartition(":")
+def _start(federation: Federation, options: dict[str, Any], log: Path) -> threading.Thread:
+    """Have the SuperLink start the server's process; the thread that writes what it says into the log until it ends."""
+    os.environ.update(environment(federation.flower))
+    import httpx
+    from flwr.cli.build import build_fab_from_disk
+    from flwr.common.serde import fab_to_proto, user_config_to_proto
+    from flwr.proto.control_pb2 import StartRunRequest, StreamLogsRequest
+    from flwr.supercore.fab import Fab
+
+    for name in ("flwr", "httpx"):
+        logging.getLogger(name).setLevel(logging.CRITICAL)
+    token, fab = federation.flower / _TOKEN, build_fab_from_disk(federation.app)
     try:
-        socket.create_connection((host.strip("[]"), int(port)), timeout=10.0).close()
-    except OSError:
+        client = _control(federation, token.read_text(encoding="ascii"))
+        started = client.StartRun(
+            StartRunRequest(
+                fab=fab_to_proto(Fab(hashlib.sha256(fab).hexdigest(), fab, {})),
+                override_config=user_config_to_proto(options),
+            )
+        )
+    except (OSError, httpx.TransportError):
         raise ValueError(
-            f"there is no SuperLink at {federation.address}. "
-            f"Start it: hushpoint federated superlink {federation.folder}"
+            f"there is no SuperLink at {federation.here}. Start it: hushpoint federated superlink {federation.folder}"
         ) from None
+    except httpx.HTTPStatusError as error:
+        raise ValueError(
+            f"the SuperLink at {federation.here} does not start the run (HTTP {error.response.status_code}): it is "
+            f"that of another folder, or was started by somebody who does not share {str(token)!r}."
+        ) from None
+
+    def write() -> None:
+        with log.open("a", encoding="utf-8") as file, suppress(httpx.HTTPError, ValueError):
+            for part in client.StreamLogs(StreamLogsRequest(run_id=started.run_id, after_timestamp=0.0)):
+                file.write(part.log_output)
+                file.flush()
+
+    stream = threading.Thread(target=write, daemon=True)
+    stream.start()
+    return stream
 
 
 def _outcome(note: Note | None, log: Path) -> Outcome:
@@ -303,7 +341,7 @@ def simulate(federation: Federation, place: Path, tell: Callable[[str], None]) -
         import ray
         from flwr.simulation import run_simulation
     except ImportError:
-        raise ValueError("the simulation needs ray. Install it with: pip install 'hushpoint[federated]'") from None
+        raise ValueError("the simulation needs Ray. Install it with: pip install 'hushpoint[simulation]'") from None
 
     count = federation.count
     folders = [str(federation.site(site, count).resolve()) for site in range(count)]

@@ -24,32 +24,15 @@ from hushpoint.federated.reach import Trouble, reach
 try:
     import httpx
     from flwr.app import Message
-    from flwr.app.message import remove_content_from_message
-    from flwr.common.serde import message_to_proto
-    from flwr.proto.fleet_pb2 import (
-        ActivateNodeRequest,
-        DeactivateNodeRequest,
-        PullMessagesRequest,
-        PushMessagesRequest,
-    )
+    from flwr.proto.fleet_pb2 import ActivateNodeRequest, DeactivateNodeRequest
     from flwr.proto.heartbeat_pb2 import SendNodeHeartbeatRequest
-    from flwr.proto.message_pb2 import ObjectTree
     from flwr.proto.node_pb2 import Node
-    from flwr.supercore.inflatable.inflatable_object import (
-        get_all_nested_objects,
-        get_object_tree,
-        no_object_id_recompute,
-    )
-    from flwr.supercore.inflatable.inflatable_protobuf_utils import (
-        make_confirm_message_received_fn_protobuf,
-        make_pull_object_fn_protobuf,
-        make_push_object_fn_protobuf,
-    )
-    from flwr.supercore.inflatable.inflatable_utils import pull_and_inflate_object_from_tree, push_objects
     from flwr.supercore.interceptors import RuntimeVersionHttpInterceptor
     from flwr.supercore.primitives.asymmetric import public_key_to_bytes
     from flwr.supernode.fleet_http_client import FleetHttpClient
     from flwr.supernode.node_auth_http_interceptor import NodeAuthHttpInterceptor
+
+    from hushpoint.federated.letters import HEARTBEAT, HOLD, give, take
 except ImportError:
     raise ValueError(
         "Flower is not installed, or not in a version that this one works with. Install it with: "
@@ -59,9 +42,7 @@ except ImportError:
 if TYPE_CHECKING:
     from cryptography.hazmat.primitives.asymmetric.ec import EllipticCurvePrivateKey
 
-_HEARTBEAT = 10.0  # seconds: the shortest that Flower allows, so that a dead site is known after twenty
-_PAUSE = 0.25  # seconds between two looks for messages
-_CONTENT = 10.0  # seconds for the content of a message to follow: that of a server that was killed never does
+_PAUSE = 1.0  # seconds between two requests for letters that are not held back
 _PATIENCE = 25.0  # seconds in which a SuperLink that refuses a node may yet take it: its earlier life ends by then
 
 
@@ -112,6 +93,7 @@ class SiteNode:
         self._answer, self._tell, self._patience = guarded(answer), tell, patience
         self._place = folder / "node"
         self._node: Node | None = None
+        self._at_work = False
 
     def serve(self) -> None:
         """Join, and answer until ``stop`` is set. A SuperLink that goes away is waited for."""
@@ -119,11 +101,15 @@ class SiteNode:
         logging.getLogger("httpx").setLevel(logging.CRITICAL)
         self._place.mkdir(parents=True, exist_ok=True)
         with held(self._place), self._client() as client:
+            leaving = threading.Thread(target=self._release, args=(client,), daemon=True)
+            leaving.start()
             try:
                 while not self.stop.is_set():
                     self._join(client)
                     self._work(client)
             finally:
+                self.stop.set()
+                leaving.join()
                 self._leave(client)
 
     def _client(self) -> FleetHttpClient:
@@ -149,7 +135,7 @@ class SiteNode:
 
     def _join(self, client: FleetHttpClient) -> None:
         request = ActivateNodeRequest(
-            public_key=public_key_to_bytes(self._key.public_key()), heartbeat_interval=_HEARTBEAT
+            public_key=public_key_to_bytes(self._key.public_key()), heartbeat_interval=HEARTBEAT
         )
         refused_since: float | None = None
         while not self.stop.is_set():
@@ -192,6 +178,13 @@ class SiteNode:
             return False
         return True
 
+    def _release(self, client: FleetHttpClient) -> None:
+        """When it is time to stop, end the wait for the next letter: a second request for it ends the first."""
+        self.stop.wait()
+        if self._node is not None and not self._at_work:
+            with suppress(httpx.HTTPError, ValueError):
+                take(client, self._node, seconds=0.0)
+
     def _leave(self, client: FleetHttpClient) -> None:
         if self._node is not None:
             with suppress(httpx.HTTPError):
@@ -214,7 +207,7 @@ class SiteNode:
             away = False
             while not (self.stop.is_set() or gone.is_set()):
                 try:
-                    busy = self._answer_one(client, self._node)
+                    self._answer_one(client, self._node, 0.0 if away else HOLD)
                     if away:
                         self._tell("the server is there again")
                     away = False
@@ -225,66 +218,40 @@ class SiteNode:
                     if error.response.status_code == httpx.codes.UNAUTHORIZED:
                         self._wait("the server has forgotten this site")
                         return
+                    if error.response.status_code == httpx.codes.NOT_FOUND:
+                        self._wait("the server has another version of hushpoint, or Flower's own SuperLink", 10.0)
+                        continue
                     self._wait("the server could not take an answer")  # a run that is over, or a full server
                 except Exception:  # a message that Flower itself cannot read
                     self._wait("a message could not be read")
-                else:
-                    if not busy:
-                        self.stop.wait(_PAUSE)
         finally:
             gone.set()
             beating.join()
 
     def _beat(self, client: FleetHttpClient, node: Node, gone: threading.Event) -> None:
-        request = SendNodeHeartbeatRequest(node=node, heartbeat_interval=_HEARTBEAT)
-        while not gone.wait(0.7 * _HEARTBEAT):
+        """Say that the site is there while it works; while it waits for a letter, that it waits says so."""
+        request = SendNodeHeartbeatRequest(node=node, heartbeat_interval=HEARTBEAT)
+        while not gone.wait(0.7 * HEARTBEAT):
             try:
-                if not client.SendNodeHeartbeat(request).success:
+                if self._at_work and not client.SendNodeHeartbeat(request).success:
                     gone.set()
             except httpx.HTTPError:
                 pass  # the loop above notices as well, and says so
 
-    def _answer_one(self, client: FleetHttpClient, node: Node) -> bool:
-        """Answer the next message, if there is one."""
-        pulled = client.PullMessages(PullMessagesRequest(node=node))
-        if not pulled.messages_list:
-            return False
-        run_id = pulled.messages_list[0].metadata.run_id
-        message = self._opened(client, node, run_id, pulled.message_object_trees[0])
-        reply = Message(content=packed(self._answer(unpacked(message) or b"")), reply_to=message)
-        self._send(client, node, run_id, reply)
+    def _answer_one(self, client: FleetHttpClient, node: Node, seconds: float) -> None:
+        """Answer the next message, if there is one within so many seconds."""
+        asked = time.monotonic()
+        message = take(client, node, seconds)
+        if message is None or self.stop.is_set():
+            if seconds:  # sent away early, as where another process has the same key: do not insist
+                self.stop.wait(max(0.0, _PAUSE - (time.monotonic() - asked)))
+            return
+        self._at_work = True
+        try:
+            give(client, node, Message(content=packed(self._answer(unpacked(message) or b"")), reply_to=message))
+        finally:
+            self._at_work = False
         self._tell("answered")
-        return True
-
-    def _opened(self, client: FleetHttpClient, node: Node, run_id: int, tree: ObjectTree) -> Message:
-        message = pull_and_inflate_object_from_tree(
-            tree,
-            make_pull_object_fn_protobuf(client.PullObject, node, run_id),
-            make_confirm_message_received_fn_protobuf(client.ConfirmMessageReceived, node, run_id),
-            return_type=Message,
-            max_time=_CONTENT,
-            initial_backoff=_PAUSE,
-            backoff_cap=1.0,
-        )
-        message.metadata.__dict__["_message_id"] = tree.object_id  # it is not in what was sent
-        return message
-
-    def _send(self, client: FleetHttpClient, node: Node, run_id: int, reply: Message) -> None:
-        reply.metadata.__dict__["_message_id"] = reply.object_id
-        with no_object_id_recompute():
-            taken = client.PushMessages(
-                PushMessagesRequest(
-                    node=node,
-                    messages_list=[message_to_proto(remove_content_from_message(reply))],
-                    message_object_trees=[get_object_tree(reply)],
-                    clientapp_runtime_list=[0.0],  # how long it took may tell of the data
-                )
-            )
-            push_objects(
-                get_all_nested_objects(reply),
-                make_push_object_fn_protobuf(client.PushObject, node, run_id, taken.session_id),
-                object_ids_to_push=set(taken.objects_to_push),
-            )
 
 
 def _is_wrong_certificate(error: BaseException | None) -> bool:

@@ -11,7 +11,7 @@ import math
 import secrets
 import time
 from collections.abc import Collection, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Literal
 
 import numpy as np
@@ -20,9 +20,10 @@ from numpy.typing import NDArray
 from hushpoint._checks import require_fraction
 from hushpoint._types import Array, Indices
 from hushpoint.engine import drawn_by, settle
+from hushpoint.federated.answers import Answers
 from hushpoint.federated.record import ServerState, ServerStore
 from hushpoint.federated.terms import default_delta, plan_digest, require_federated, spent, trust, units
-from hushpoint.federated.wire import Refused, Reply, Request, decode, digest, encode
+from hushpoint.federated.wire import Refused, Reply, Request, decode, digest, encode, encoded_size
 from hushpoint.noise import source_for
 from hushpoint.operators.base import is_within
 from hushpoint.plan import Plan
@@ -114,7 +115,7 @@ class Server:
         found = store.load(self.run, plan.steps)
         self.state = found or ServerState.start(plan, self.run)
         self._round = RoundRecord(0, [], [])
-        self._messages: dict[int, Array] = {}
+        self._answers = self._no_answers()
         self._waiting: set[int] = set()
         self._anchored: set[int] = set()
         self._ahead = 0
@@ -167,7 +168,7 @@ class Server:
         chosen = self.state.chosen
         if self._ahead >= self._round.round:
             return False  # it was closed in another life, and must be left
-        return chosen is not None and len(self._messages) >= math.ceil(self.quorum * len(chosen) - 1e-9)
+        return chosen is not None and len(self._answers) >= math.ceil(self.quorum * len(chosen) - 1e-9)
 
     @property
     def is_stuck(self) -> bool:
@@ -205,6 +206,22 @@ class Server:
 
         Sites that have answered an open round already are not asked again.
         """
+        self._open(available)
+        self._waiting = {site for site in self._round.asked if site in available} - self._answers.sites
+        self._will_ask(sorted(self._waiting))
+        return {site: self._request(site) for site in sorted(self._waiting)}
+
+    def ask(self) -> Indices:
+        """The sites of the next round, where server and sites are one process and no request is encoded."""
+        self._open(None)
+        assert self.state.chosen is not None
+        asked, state = np.sort(self.state.chosen), self.state
+        if len(asked):
+            request = Request(self.run, state.rounds + 1, 0, state.token, 0, digest(state.blocks[0]), self._point())
+            self._round.bytes_down += encoded_size(request, site=asked, known=state.known[asked])
+        return asked
+
+    def _open(self, available: Collection[int] | None) -> None:
         if self.finished:
             raise ValueError(f"the run is {self.status}. Make a new plan for more rounds.")
         state = self.state
@@ -212,14 +229,11 @@ class Server:
         if state.chosen is None:
             state.chosen, state.token = self._choose(available), secrets.token_hex(8)
         if self._round.round != state.rounds + 1:
-            asked = [int(site) for site in state.chosen]
+            asked = state.chosen.tolist()
             self._round = RoundRecord(state.rounds + 1, asked, [], attempts=0)
-            self._messages, self._began = {}, time.monotonic()
+            self._answers, self._began = self._no_answers(), time.monotonic()
         self._round.attempts += 1
         self._anchored, self._ahead = set(), 0
-        self._waiting = {site for site in self._round.asked if site in available} - self._messages.keys()
-        self._will_ask(sorted(self._waiting))
-        return {site: self._request(site) for site in sorted(self._waiting)}
 
     def receive(self, site: int, reply: bytes) -> Verdict:
         """Take an answer, or say why not. A message that is refused has left all the same: its site has counted it."""
@@ -252,41 +266,52 @@ class Server:
         fault = self._fault(site, said.message)
         if fault:
             return self._refuse(site, fault)
-        self._messages[site] = said.message
+        self._answers.put(site, said.message)
         self._round.refused.pop(str(site), None)
         self._round.declined.pop(str(site), None)
         return Verdict("taken")
+
+    def receive_all(self, sites: Indices, messages: Array, participations: Indices) -> None:
+        """Take the answers of sites of this process: their code is the plan's, so all that may fail is numbers."""
+        if not np.isfinite(messages).all():
+            raise ValueError("a message is not finite. Clip the losses.")
+        name, state = digest(self._point(), self.state.token), self.state
+        if len(sites):
+            this = self._round.round
+            reply = Reply(self.run, this, 0, name, "moved", participations=0, last_round=this, message=messages[0])
+            self._round.bytes_up += encoded_size(reply, site=sites, participations=participations)
+        state.participations[sites] = np.maximum(state.participations[sites], participations)
+        self._answers.put_all(sites, messages)
 
     def close_round(self) -> RoundRecord:
         """Combine, add noise, release: all of it on the disk before anybody is told."""
         if not self.has_quorum:
             raise ValueError(
-                f"{len(self._messages)} of {len(self._round.asked)} sites have answered, below the quorum of "
+                f"{len(self._answers)} of {len(self._round.asked)} sites have answered, below the quorum of "
                 f"{self.quorum:g}. Open the round again, or wait."
             )
         plan, state = self.plan, self.state
         operator, step = plan.operator, state.rounds
-        answered = np.array(sorted(self._messages), dtype=np.int64)
+        answered, messages = self._answers.stacked()
         drawn = drawn_by(plan, self._source, step)
         shared, public = settle(
-            operator, state.shared, self._total(answered), answered, plan.relaxation_at(step), drawn
+            operator, state.shared, self._total(answered, messages), answered, plan.relaxation_at(step), drawn
         )
         if not np.isfinite(shared).all():
             raise ValueError("the sum of the messages overflows: a site sends huge numbers. Clip the losses.")
         state.shared, state.public = shared, public
         if operator.block_size:
-            for site in answered:
-                state.blocks[site] += self._messages[site]
+            state.blocks[answered] += messages
         state.known[answered] = step + 1
         state.taken[answered] += 1
         state.end_round(step + 1)
         self._add_to_tail()
         record = self._closed(answered)
-        state.last_record = asdict(record)
+        state.last_record = dict(vars(record))
         self.store.save(state)
         self.store.log(state.last_record)
         self.store.tell(self)
-        self._messages, self._waiting = {}, set()
+        self._answers, self._waiting = self._no_answers(), set()
         return record
 
     def abandon_round(self) -> bool:
@@ -301,7 +326,7 @@ class Server:
         state.skip_to(self._ahead, self.plan.steps)
         self.store.save(state)
         self.store.tell(self)
-        self._messages, self._waiting, self._ahead = {}, set(), 0
+        self._answers, self._waiting, self._ahead = self._no_answers(), set(), 0
         return True
 
     def leave_round(self) -> bool:
@@ -310,13 +335,16 @@ class Server:
 
     # --- parts of it
 
-    def _choose(self, available: Collection[int]) -> Indices:
-        """Who is asked. Where sampling amplifies nothing, sites that are not there are replaced by others."""
+    def _choose(self, available: Collection[int] | None) -> Indices:
+        """Who is asked, of all or of those available.
+
+        Where sampling amplifies nothing, sites that are not there are replaced by others.
+        """
         plan, step = self.plan, self.state.rounds
         drawn = plan.schedule.draw(step, self._source, -1)
         everyone = np.arange(plan.operator.blocks)
         chosen = everyone if drawn is None else drawn
-        there = np.isin(everyone, list(available))
+        there = everyone >= 0 if available is None else np.isin(everyone, list(available))
         if plan.operator.block_size and not there[chosen].all():
             others = plan.schedule.among(there, step, self._source)
             chosen = chosen if others is None else others
@@ -353,9 +381,8 @@ class Server:
     def _will_ask(self, sites: list[int]) -> None:
         """Count, on the disk and beforehand, that these sites may answer and the answer be lost."""
         state = self.state
-        for site in sites:
-            state.unheard[site] = max(1, state.unheard[site] + (not state.asked[site]))
-            state.asked[site] = True
+        state.unheard[sites] = np.maximum(1, state.unheard[sites] + ~state.asked[sites])
+        state.asked[sites] = True
         self.store.save(state)
 
     def _heard(self, site: int, said: Reply) -> None:
@@ -384,14 +411,17 @@ class Server:
         self._round.refused[str(site)] = reason
         return Verdict("refused", reason)
 
-    def _total(self, answered: Indices) -> Array:
-        """The sum of the messages with their multiplicities: all that combining and releasing need."""
+    def _no_answers(self) -> Answers:
+        return Answers(self.plan.operator.nothing())
+
+    def _total(self, answered: Indices, messages: Array) -> Array:
+        """The sum of the messages with their multiplicities: all that combining and releasing need.
+
+        It is added up row after row, so that the same answers give the same bits.
+        """
         operator = self.plan.operator
-        total = operator.nothing()
-        for site in answered:  # in the order of sites, so that the same answers give the same bits
-            message = self._messages[int(site)]
-            total += message if operator.multiplicity is None else operator.multiplicity[site] * message
-        return total
+        counted = messages if operator.multiplicity is None else operator.multiplicity[answered, None] * messages
+        return np.asarray(operator.nothing() + counted.sum(axis=0))
 
     def _add_to_tail(self) -> None:
         state, plan = self.state, self.plan

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 from hushpoint._checks import require_choice, require_count
 from hushpoint._files import write_json, write_text
 from hushpoint.federated.client import Window, site_rows
-from hushpoint.federated.folder import Federation, Shape, Site, make_plan, only, table, toml_budget, toml_settings
+from hushpoint.federated.folder import Federation, Shape, Site, make_plan, only, table, toml_budget
 from hushpoint.federated.ledger import SiteStore
 from hushpoint.federated.secure.covenant import ROUNDS, SPARE, Covenant, estimator_covenant, plan_covenant
 from hushpoint.federated.secure.learner import KINDS, UNITS, Learner
@@ -326,14 +326,6 @@ def read_covenant(path: Path) -> Covenant:
         raise ValueError(
             f"{str(path)!r} cannot be read: {error.strerror}. Make it: hushpoint federated plan."
         ) from None
-
-
-def is_secure(folder: Path) -> bool:
-    """Whether a folder, of a federation or of a site, is of one with secure sums."""
-    if (folder / "covenant.json").is_file():
-        return True
-    place = folder / "federation.toml"
-    return place.is_file() and "secure" in toml_settings(place)
 
 
 def words_of(covenant: Covenant) -> str:
