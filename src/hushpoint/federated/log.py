@@ -130,7 +130,11 @@ class _TurnedAway(logging.Handler):
                 "turned away", "a site that is there came once more, or was killed a moment ago", reason="duplicate"
             )
         else:
-            self._log.say("turned away", "a node came whose key is not in the roster", reason="unknown key")
+            self._log.say(
+                "turned away",
+                "a node came whose key is not known: is it in the roster? At the start that takes a moment",
+                reason="unknown key",
+            )
 
 
 def note_who_is_turned_away(log: Log) -> None:
