@@ -237,7 +237,7 @@ def _other_names(folder):
         (lambda folder: os.chmod(folder / "keys" / "signing.key", 0o604), "keys", "signing.key can be read by others"),
         (lambda folder: (folder / "keys" / "server.key").unlink(), "keys", "there is no server.key"),
         (_other_names, "keys", "server.crt is not for '127.0.0.1'"),
-        (lambda folder: (folder / "roster" / "01.pub").unlink(), "roster", "01.pub"),
+        (lambda folder: (folder / "roster" / "01.pub").unlink(), "roster", "1"),
         (_same_key_twice, "roster", "two sites have the same key"),
         (lambda folder: change(folder / "schema.toml", "high = 100", "high = 90"), "agreement", "has changed since"),
         (lambda folder: (folder / "sites/01/plan.json").unlink(), "agreement", "plan.json"),

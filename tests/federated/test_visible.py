@@ -18,7 +18,6 @@ import pytest
 from deployment import command, federation, free_port
 from federations import SITES, anchored, local, problem
 from federations import Federation as Small
-from test_federated_commands import change
 from test_silence import NUMBER, TEXT, silent
 
 import hushpoint as hp
@@ -472,7 +471,7 @@ TABLES = (f"x,y,{TEXT}\n1,1,1\n", f"x,y\n{TEXT},{NUMBER}\n", f"{NUMBER},{TEXT}\n
 COLUMN = '[columns.{name}]\nkind = "number"\nlow = 0\nhigh = 1\n'
 
 
-def test_no_line_no_metric_and_no_check_holds_an_entry_of_the_data(folder, monkeypatch, capfd):
+def test_no_line_no_metric_and_no_check_holds_an_entry_of_the_data(folder, tmp_path, monkeypatch, capfd):
     """Canaries in the data of every site, which fail it in every way that is known; all that is seen is searched."""
     for place, rows in zip(sorted((folder / "sites").iterdir()), (8, 11, 9), strict=True):
         np.savez(place / "data.npz", X=np.full((rows, 4), NUMBER), y=np.full(rows, -NUMBER))
@@ -491,9 +490,10 @@ def test_no_line_no_metric_and_no_check_holds_an_entry_of_the_data(folder, monke
     assert (whole[1][0]["event"], failing[1][0]["reason"]) == ("answered", "failed")
     shown = [json.dumps(line) for line in (*whole[1], *failing[1])]
 
-    place = folder / "sites" / "02"
-    (place / "schema.toml").write_text('target = "y"\n' + "".join(COLUMN.format(name=name) for name in "xy"))
-    change(place / "site.toml", "data.npz", "data.csv")
+    (tmp_path / "schema.toml").write_text('target = "y"\n' + "".join(COLUMN.format(name=name) for name in "xy"))
+    tables = tmp_path / "tables"
+    command("init", tables, "--local-noise", "--rows", 1, "--rows", 1, "--schema", tmp_path / "schema.toml")
+    place = tables / "sites" / "01"
     for table in TABLES:
         (place / "data.csv").write_text(table)
         shown.append(command("check", place, "--offline", code=1))
