@@ -16,7 +16,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from deployment import command, federation
+from deployment import command, federation, free_port
 from test_federated_commands import SCHEMA, change
 
 pytest.importorskip("cryptography", reason="needs the extra 'federated'")
@@ -41,7 +41,9 @@ def made(tmp_path_factory):
     """A federation of each kind, whole: one with noise at the sites and tables, one with secure sums and arrays."""
     place = tmp_path_factory.mktemp("made")
     (place / "schema.toml").write_text(SCHEMA)
-    command("init", place / "local", "--local-noise", "--rows", 3, "--rows", 2, "--schema", place / "schema.toml")
+    address = f"127.0.0.1:{free_port()}"
+    options = ("--rows", 3, "--rows", 2, "--schema", place / "schema.toml", "--address", address)
+    command("init", place / "local", "--local-noise", *options)
     for site, table in enumerate(("age,ward,sick\n30,a,no\n70,b,yes\n50,c,no\n", "age,ward,sick\n20,a,no\n25,b,no\n")):
         (place / "local" / "sites" / f"{site:02d}" / "data.csv").write_text(table)
     command("keys", place / "local")
@@ -432,10 +434,10 @@ def test_a_server_that_is_not_there_is_told_from_one_that_is_another(certificate
 def test_a_site_sees_its_server_and_the_clock_there(local, certificates):
     place = site_of(local)
     shutil.copy(certificates / "ca.crt", place.folder / "ca.crt")
-    text = (place.folder / "site.toml").read_text()
+    text, before = (place.folder / "site.toml").read_text(), place.address
     for late, clock in ((0, "ok"), (4000, "problem")):
         with listening(certificates, late=timedelta(seconds=late)) as there:
-            (place.folder / "site.toml").write_text(text.replace("127.0.0.1:9092", there.address))
+            (place.folder / "site.toml").write_text(text.replace(before, there.address))
             lines = {line.what: line for line in check_site(place)}
         assert lines["server"].state == "ok"
         assert lines["clock"].state == clock
@@ -474,7 +476,7 @@ def test_an_expired_certificate_ends_a_node_with_its_reason(local, tmp_path, mon
     place = site_of(local)
     shutil.copy(tmp_path / "ca.crt", place.folder / "ca.crt")
     with listening(tmp_path) as there:
-        change(place.folder / "site.toml", "127.0.0.1:9092", there.address)
+        change(place.folder / "site.toml", place.address, there.address)
         lines = command("site", place.folder, "--log", "json", code=2).splitlines()
         assert "has expired" in command("site", place.folder, code=2)
     end = json.loads(lines[-1])
