@@ -72,6 +72,31 @@ def serve(folders: list[Path]) -> None:
         thread.join()
 
 
+def agreed(folder: Path, sites: int, rounds: int) -> Path:
+    """A federation with secure sums whose sites have all accepted."""
+    from deployment import FEATURES, command, free_port, site_data
+
+    rows = (40,) * sites
+    options = [option for count in rows for option in ("--rows", count)]
+    command("init", folder, *options, "--features", FEATURES, "--address", f"127.0.0.1:{free_port()}")
+    (folder / "federation.toml").write_text(
+        f'[model]\nname = "linear"\nrow_norm = 3.0\ntarget_range = [-4.0, 4.0]\n[budget]\n'
+        "epsilon = 20.0\ndelta = 1e-5\n"
+        f"[secure]\nrounds = {rounds}\n[sites]\nrows = {list(rows)}\n"
+    )
+    places = sorted((folder / "sites").iterdir())
+    command("keys", folder)
+    for place, (X, y) in zip(places, site_data(rows), strict=True):
+        np.savez(place / "data.npz", X=X, y=y)
+        (place / "site.toml").write_text((place / "site.toml").read_text().replace("data.csv", "data.npz"))
+        command("keys", place, "--own")
+    command("admit", folder, *(place / "request.json" for place in places))
+    fingerprint = json.loads(command("plan", folder, "--json"))["fingerprint"]
+    for place in places:
+        command("accept", place, "--fingerprint", fingerprint)
+    return folder
+
+
 def idle(there, names: dict[str, int], seconds: float) -> None:
     """Print what processes cost while nothing is asked, by the number of sites in each."""
     before = {name: processor_seconds(there.processes[name].pid) for name in names}
@@ -89,6 +114,7 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--idle", type=float, default=60.0, help="seconds in which nothing is asked")
     parser.add_argument("--seconds", type=float, default=600.0, help="an end to all of it")
+    parser.add_argument("--secure", action="store_true", help="secure sums: four exchanges a round")
     parser.add_argument("--serve", nargs="*", type=Path, help=argparse.SUPPRESS)
     arguments = parser.parse_args()
     if arguments.serve:
@@ -97,9 +123,12 @@ def main() -> None:
     from deployment import Deployment, federation
 
     with tempfile.TemporaryDirectory() as place:
-        method = METHOD.format(rounds=arguments.rounds)
-        pace = {"round_timeout": 120, "resend_after": 60}
-        folder = federation(Path(place) / "federation", rows=(10,) * arguments.sites, method=method, **pace)
+        folder = Path(place) / "federation"
+        if arguments.secure:
+            agreed(folder, arguments.sites, arguments.rounds)
+        else:
+            method, pace = METHOD.format(rounds=arguments.rounds), {"round_timeout": 120, "resend_after": 60}
+            federation(folder, rows=(10,) * arguments.sites, method=method, **pace)
         folders = sorted((folder / "sites").iterdir())
         with Deployment(folder, arguments.seconds) as there:
             there.superlink()

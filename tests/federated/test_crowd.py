@@ -65,6 +65,17 @@ def test_a_site_whose_numbers_fail_sends_a_move_without_its_data_and_spoils_no_o
     assert np.abs(messages[2] - whole[2]).max() > 1e-3
 
 
+@pytest.mark.parametrize(("options", "most"), [(CAPPED, 2), ({}, 3)])
+def test_a_site_moves_as_often_as_its_terms_allow_whoever_asks(options, most):
+    # Catches: a cap that only the server keeps.
+    data = federations.problem()
+    crowd = Crowd(federations.local(data, rounds=3, **options), data.rows, 1)
+    everyone, point = np.arange(federations.SITES), np.zeros(federations.FEATURES)
+    moved = [len(crowd.move(everyone, 0, point)[0]) for _ in range(5)]
+    assert moved == [federations.SITES] * most + [0] * (5 - most)
+    assert (crowd.participations == most).all()
+
+
 @pytest.mark.parametrize("far", [np.inf, np.nan, 1e200])
 def test_no_site_moves_from_a_point_out_of_reach(far):
     data = federations.problem()

@@ -333,6 +333,14 @@ def test_a_run_without_a_superlink_says_so(folder):
     assert "there is no SuperLink" in failing("run", folder)
 
 
+def test_the_simulation_names_the_extra_that_it_needs(folder, monkeypatch):
+    # Catches: a site's installation, which has no Ray, that is told to install what it has.
+    pytest.importorskip("flwr")
+    monkeypatch.setattr(os, "environ", dict(os.environ))
+    monkeypatch.setitem(sys.modules, "ray", None)
+    assert "pip install 'hushpoint[simulation]'" in failing("simulate", folder)
+
+
 def test_the_how_to_page_is_true(tmp_path, monkeypatch):
     # catches: a page that was never run, or that the code has outgrown
     pytest.importorskip("cryptography")

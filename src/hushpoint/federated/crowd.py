@@ -37,7 +37,7 @@ class Crowd:
         willing = sites[self.participations[sites] < self._most]
         # A source of its own for every round: one that is computed again must not meet the same noise.
         source = source_for(self._seed)
-        messages = np.empty((len(willing), operator.message_size), dtype=operator.nothing().dtype)
+        pieces: list[Array] = []
         done = np.ones(len(willing), dtype=np.bool_)
         for part in _parts(len(willing), operator.chunk):
             some = willing[part]
@@ -46,9 +46,10 @@ class Crowd:
             found = attempt(self._plan, self._data, where, self._blocks[where], point, step, kick)
             if found is None:
                 done[part], found = self._one_by_one(some, point, step, kick)
-            messages[part] = found
             if operator.block_size:
                 self._blocks[where] += found
+            pieces.append(found)
+        messages = np.concatenate(pieces) if len(pieces) != 1 else pieces[0]
         moved, messages = (willing, messages) if done.all() else (willing[done], messages[done])
         self.participations[moved] += 1
         return moved, messages
@@ -79,4 +80,4 @@ class Crowd:
 
 def _parts(count: int, chunk: int | None) -> Iterator[slice]:
     size = max(1, count if chunk is None else chunk)
-    return (slice(start, min(start + size, count)) for start in range(0, count, size))
+    return (slice(start, min(start + size, count)) for start in range(0, max(count, 1), size))
