@@ -131,15 +131,15 @@ def _clock(federation: Federation, clock: Callable[[], datetime]) -> str:
 
 def _address(federation: Federation) -> str:
     """Whether the SuperLink is there, or could be."""
-    host, port = host_and_port(federation.address)
-    found = reach(f"{'127.0.0.1' if host in _EVERYWHERE else host}:{port}", federation.keys / "ca.crt")
+    host, port = host_and_port(federation.bind)
+    found = reach(federation.here, federation.keys / "ca.crt")
     if not isinstance(found, Trouble):
-        return f"the SuperLink is at {federation.address}"
+        return f"the SuperLink is at {federation.bind}; sites call {federation.address}"
     if found.code != "unreachable":
-        raise Wrong(f"at {federation.address} there is something else: {found.words}", found.remedy)
+        raise Wrong(f"at {federation.here} there is something else: {found.words}", found.remedy)
     try:
         socket.create_server((host, port), family=socket.AF_INET6 if ":" in host else socket.AF_INET).close()
     except OSError as error:
-        words = f"nobody can listen at {federation.address}: {error.strerror}"
-        raise Wrong(words, "Correct address in server.toml, or end what is there.") from None
-    return f"{federation.address} is free for the SuperLink"
+        words = f"nobody can listen at {federation.bind}: {error.strerror}"
+        raise Wrong(words, "Correct bind in server.toml (address is what sites call), or end what is there.") from None
+    return f"{federation.bind} is free for the SuperLink; sites call {federation.address}"
