@@ -17,6 +17,7 @@ Unseen = Literal["error", "ignore"]
 Monotone = Literal["increasing", "decreasing"]
 FORMAT = 1
 MOST_STEPS = 100
+ENCODING = 1  # of what a table becomes: whoever changes the encoder gives it another number; federations agree on it
 
 _REMEDY = {
     "number": "Write the range that is publicly known, for example low = 0 and high = 120; values outside are clipped.",

@@ -16,6 +16,7 @@ from federations import anchored, local, problem
 from test_federated_commands import SCHEMA, TABLES, change, failing
 
 import hushpoint as hp
+from hushpoint import schema as schemas
 from hushpoint.federated import Reply, Request, Server, ServerStore, SiteStore, decode, encode, run_in_process
 from hushpoint.federated import agreed as agreements
 from hushpoint.federated.disk import append_line
@@ -24,7 +25,6 @@ from hushpoint.federated.folder import Federation, Site
 from hushpoint.federated.ledger import Ledger, Vouched, total_mu
 from hushpoint.federated.record import ServerState, run_record
 from hushpoint.federated.wire import REASONS as WORDS
-from hushpoint.preprocessing import encoder
 from hushpoint.tables.model_file import load_model
 
 
@@ -144,8 +144,8 @@ def test_what_changes_the_meaning_of_a_number_changes_the_name_of_the_run(hospit
         command("plan", hospitals)
         names.add(here.agreed().run)
     assert len(names) == 5
-    monkeypatch.setattr(agreements, "VERSION", encoder.VERSION + 1)
-    monkeypatch.setattr(agreements.Agreed.__init__, "__defaults__", (None, "", encoder.VERSION + 1))
+    monkeypatch.setattr(agreements, "ENCODING", schemas.ENCODING + 1)
+    monkeypatch.setattr(agreements.Agreed.__init__, "__defaults__", (None, "", schemas.ENCODING + 1))
     with pytest.raises(ValueError, match="makes other numbers of a table"):
         here.agreed()
 
@@ -166,11 +166,11 @@ def test_users_that_a_plan_would_not_protect_are_refused(tmp_path):
     # catches: groups that are read and ignored
     (tmp_path / "s.toml").write_text('groups = "patient"\n' + SCHEMA)
     place = tmp_path / "hospitals"
-    said = failing("init", place, "--local-noise", "--rows", 3, "--schema", tmp_path / "s.toml")
+    said = failing("init", place, "--local-noise", "--rows", 3, "--rows", 2, "--schema", tmp_path / "s.toml")
     assert "schema.toml has groups = 'patient'" in said
     assert not place.exists()
     (tmp_path / "t.toml").write_text(SCHEMA)
-    command("init", place, "--local-noise", "--rows", 3, "--schema", tmp_path / "t.toml")
+    command("init", place, "--local-noise", "--rows", 3, "--rows", 2, "--schema", tmp_path / "t.toml")
     (place / "schema.toml").write_text('groups = "patient"\n' + SCHEMA)
     assert "groups = 'patient'" in failing("plan", place)
 

@@ -348,8 +348,8 @@ def spying(
     def changed_plan(*arguments: Any, **options: Any) -> Parameters:
         return replace(planned(*arguments, **options), **more)
 
-    def short_calibration(*arguments: Any) -> Calibration:
-        found = calibrated(*arguments)
+    def short_calibration(*arguments: Any, **options: Any) -> Calibration:
+        found = calibrated(*arguments, **options)
         return found if steps is None else replace(found, steps=steps)
 
     with pytest.MonkeyPatch.context() as patch:

@@ -14,7 +14,7 @@ from hushpoint._files import write_json
 from hushpoint.federated.shape import Shape
 from hushpoint.federated.terms import plan_digest
 from hushpoint.plan import Plan
-from hushpoint.preprocessing.encoder import VERSION
+from hushpoint.schema import ENCODING
 
 _FORMAT = 1
 FILE = "agreement.json"
@@ -40,7 +40,7 @@ class Agreed:
     plan: Plan
     shape: Shape | None = None
     nonce: str = ""
-    encoder: int = field(default=VERSION)
+    encoder: int = field(default=ENCODING)
 
     @cached_property
     def run(self) -> str:

@@ -20,7 +20,6 @@ from hushpoint.federated.disk import Busy, Damaged
 from hushpoint.federated.ends import ENDS, told_at_site
 from hushpoint.federated.farewell import decode_farewell, farewell_reply, is_farewell
 from hushpoint.federated.ledger import Ledger, Participation, SiteState, SiteStore, total_mu
-from hushpoint.federated.models import require_model
 from hushpoint.federated.terms import participation_mu, require_federated
 from hushpoint.federated.wire import Refused, Reply, Request, as_numbers, decode, digest, encode, is_whole
 from hushpoint.noise import source_for
@@ -183,6 +182,8 @@ class Client:
             if letter.run != self._run:
                 raise Refused("the letter is of another run")
             if letter.model:
+                from hushpoint.federated.models import require_model  # with it come tables, which a round does not need
+
                 require_model(letter.model, self._described, self._run)
                 self.store.keep_model(letter.model)
         except (ValueError, OSError):

@@ -124,7 +124,6 @@ def serve_superlink(federation: Federation, tell: Callable[[str], None]) -> None
 
     module.create_app = behind_the_door
     uvicorn.run = lambda **options: serve(**{**options, **_UVICORN})
-    watch_over(federation)
     threading.Thread(target=_register, args=(federation, token, tell), daemon=True).start()
     watch_over(federation)
     runner = subprocess.Popen(_runner(federation), stdin=subprocess.DEVNULL)

@@ -16,7 +16,6 @@ from hushpoint._files import save_arrays, write_bytes, write_json
 from hushpoint._types import Array, Indices
 from hushpoint._version import __version__
 from hushpoint.federated.disk import Damaged, append_line, held, load_arrays, read_lines
-from hushpoint.federated.models import model_bytes
 from hushpoint.federated.terms import planned, sample_is_secret, trust, units
 from hushpoint.plan import Plan
 
@@ -158,6 +157,8 @@ class ServerStore:
         write_json(self.directory / "run.json", run_record(server, status, why))
         model = server.model_file(status)
         if model is not None:
+            from hushpoint.federated.models import model_bytes
+
             write_bytes(self.directory / "model.json", model_bytes(model))
 
 

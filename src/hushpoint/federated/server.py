@@ -24,7 +24,6 @@ from hushpoint.federated.agreed import Agreed
 from hushpoint.federated.answers import Answers
 from hushpoint.federated.ends import LOST, who_and_why
 from hushpoint.federated.farewell import Farewell, encode_farewell, was_taken
-from hushpoint.federated.models import model_bytes, model_of_plan
 from hushpoint.federated.record import ServerState, ServerStore
 from hushpoint.federated.terms import default_delta, require_federated, spent, trust, units
 from hushpoint.federated.wire import Refused, Reply, Request, as_bytes, decode, digest, encode, encoded_size
@@ -352,6 +351,8 @@ class Server:
     def farewell(self, outcome: str) -> dict[int, bytes]:
         """What every site is told at the end: how it ended, and the last public model."""
         model = self.model_file(outcome)
+        from hushpoint.federated.models import model_bytes
+
         content = b"" if model is None else model_bytes(model)
         letter = encode_farewell(Farewell(self.run, outcome, content), self._own_key)
         return dict.fromkeys(range(self.sites), letter)
@@ -367,6 +368,8 @@ class Server:
             return None
         run = {"run": self.run, "status": status or self.status, "rounds": self.state.released}
         run |= {"planned_rounds": self.plan.steps}
+        from hushpoint.federated.models import model_of_plan
+
         return model_of_plan(self.plan, self.agreed.shape, vector, self.guarantees(), run)
 
     def leave_round(self) -> bool:

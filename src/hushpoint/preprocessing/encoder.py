@@ -23,8 +23,6 @@ from hushpoint.preprocessing.onehot import indicators
 from hushpoint.preprocessing.scaling import scaled
 from hushpoint.schema import ONLY_IF_PUBLIC, Boolean, Category, Column, Number, Schema
 
-VERSION = 1  # of what a table becomes: whoever changes that gives it another number, and federations agree on it
-
 
 @dataclass(eq=False, repr=False)
 class TableEncoder(TransformerMixin, BaseEstimator):

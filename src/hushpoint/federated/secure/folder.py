@@ -34,8 +34,8 @@ from hushpoint.federated.secure.learner import KINDS, UNITS, Learner
 from hushpoint.federated.secure.site import SecureSite, SiteData
 from hushpoint.federated.secure.store import SecureStore
 from hushpoint.federated.secure.trainings import PlanTraining
-from hushpoint.preprocessing.encoder import VERSION
 from hushpoint.privacy.guarantee import Budget
+from hushpoint.schema import ENCODING
 from hushpoint.secure.agreement import Agreement, Roster
 
 if TYPE_CHECKING:
@@ -54,7 +54,7 @@ def make_covenant(settings: Mapping[str, Any], shape: Shape, roster: Roster, run
     agreement = Agreement(
         run, roster, secure.get("survivors", count), secure.get("colluders", 1), secure.get("threshold")
     )
-    about: dict[str, Any] = {"schema": shape.to_dict(), "model": model, "encoder": VERSION}
+    about: dict[str, Any] = {"schema": shape.to_dict(), "model": model, "encoder": ENCODING}
     if "name" not in model:
         if "evaluation" in settings:
             raise ValueError("[evaluation] is of models with a name: a plan has none to evaluate. Leave it out.")
@@ -277,11 +277,11 @@ class SecureSiteFolder:
             digest = json.loads((folder / "accepted.json").read_text(encoding="utf-8"))["covenant"]
         except (OSError, ValueError, KeyError, TypeError):
             digest = ""
-        made_for = covenant.about.get("encoder", VERSION)
-        if made_for != VERSION:
+        made_for = covenant.about.get("encoder", ENCODING)
+        if made_for != ENCODING:
             raise ValueError(
                 f"the covenant in {str(folder)!r} was made by a version of hushpoint that makes other numbers of a "
-                f"table ({made_for}, and this one {VERSION}). Install the version that the others have."
+                f"table ({made_for}, and this one {ENCODING}). Install the version that the others have."
             )
         if digest != covenant.digest.hex():
             other = "another covenant was accepted before" if digest else "nobody has accepted it"
