@@ -327,7 +327,7 @@ def test_where_a_server_listens_is_said_at_the_start_and_checked(tmp_path):
         "0.0.0.0:9555",
         "127.0.0.1:9555",
     )
-    command("keys", place)
+    command("keys", place, "--for-sites")
     change(place / "server.toml", "0.0.0.0:9555", "192.0.2.77:9555")  # an address that no machine has
     assert "cannot listen at 192.0.2.77:9555" in failing("superlink", place)
     change(place / "server.toml", "192.0.2.77:9555", "everywhere")
