@@ -296,7 +296,8 @@ class Plan:
         if self.method is None or self.facts is None:
             raise ValueError("the plan was not made by a function of hushpoint.methods, so it cannot be saved as JSON.")
         own = {"schedule": self.schedule.to_dict()} if self.schedule.law == "own" else {}
-        facts = self._public(self.facts)
+        facts = self.public_facts
+        assert facts is not None
         record = facts.to_dict()
         made = self._require_as_made(facts)
         if (made.steps, made.tail_average) != (self.steps, self.tail_average) or made.noise != self.noise:
@@ -319,10 +320,13 @@ class Plan:
             raise ValueError(_OTHER_PLAN.format(self.method))
         return made
 
-    def _public(self, facts: Facts) -> Facts:
+    @property
+    def public_facts(self) -> Facts | None:
         """The facts that may leave. Rows per item do if they were declared, or the guarantee rests on them anyway."""
-        public = facts.rows_declared or facts.weights == "rows" or self.default_unit == "record"
-        return facts if public else replace(facts, rows_per_item=PRIVATE)
+        facts = self.facts
+        if facts is None or facts.rows_declared or facts.weights == "rows" or self.default_unit == "record":
+            return facts
+        return replace(facts, rows_per_item=PRIVATE)
 
     def to_json(self) -> str:
         """The plan as a JSON text."""

@@ -313,6 +313,8 @@ class Client:
     def _spent(self, ledger: Ledger) -> str:
         """Which allowance one more participation would exceed, if any."""
         count = ledger.count(self._run)
+        if any(one.run == self._run and one.count is None for one in ledger.vouched):
+            return "cap"  # lines of this run were lost, and nobody said how many
         if self._own_noise and count >= self.plan.schedule.most(self.plan.steps):
             return "cap"
         if self.plan.schedule.cap is not None and count >= self.plan.schedule.cap:

@@ -189,6 +189,9 @@ class SiteStore:
         told = [Vouched(run, participations - (ledger.count(run) if run else 0), mu or {}, claim)]
         if run and elsewhere != 0:
             told.append(Vouched("", elsewhere))
+        # Other runs of which lines are missing, or may be, are over for the site: nobody knows what is left of them.
+        others = {store.missing_run(ledger)} if elsewhere == 0 else store._runs(ledger)
+        told += [Vouched(other, None) for other in sorted({one for one in others if one} - {run})]
         line = {"vouched": [asdict(one) for one in told]}
         store.directory.mkdir(parents=True, exist_ok=True)
         if not ledger.lost:  # its lines stay, and count
@@ -276,6 +279,10 @@ class SiteStore:
         except (OSError, ValueError):
             pass
         return marks
+
+    def _runs(self, ledger: Ledger) -> set[str]:
+        """Every run that anything here speaks of."""
+        return {entry.run for entry in ledger.entries} | {run for run, _ in self._marks()}
 
     def is_old(self, ledger: Ledger) -> bool:
         """Whether a ledger is an older copy than what is beside it, or than what the server has shown."""

@@ -18,6 +18,7 @@ from hushpoint.tables.model_file import LINEAR, TableModel, read_model
 
 # By their losses; a linear model of any other loss has no probabilities, and is called just that.
 _KINDS = {"logistic": "logistic", "smoothed_hinge": "svc", "huber": "huber"}
+_LEARNED = ("low", "high", "learn")  # of a number whose range is learned, what is another one afterwards
 _OF_ARRAYS = ("-1", "1")  # the classes of arrays: the targets of a two-class loss
 
 
@@ -25,8 +26,9 @@ def model_of_plan(
     plan: Plan, shape: Shape | None, vector: Array, guarantees: Sequence[Guarantee], run: Mapping[str, Any]
 ) -> TableModel | ArrayModel:
     """What a vector that a plan has made is to people who want predictions; ``run`` says where it comes from."""
-    facts = plan.facts
+    facts, public = plan.facts, plan.public_facts
     assert facts is not None
+    assert public is not None
     unit = plan.default_unit if plan.budget is None else plan.budget.unit or plan.default_unit
     guarantee = next((one for one in guarantees if one.unit == unit), guarantees[0])
     parameters = {
@@ -37,7 +39,7 @@ def model_of_plan(
         "weights": facts.weights,
     }
     details = {
-        "rows": facts.rows if facts.knows_rows else None,
+        "rows": facts.rows if public.knows_rows else None,
         "users": None,
         "steps": run["rounds"],
         "parameters": {name: plain(value) for name, value in parameters.items()},
@@ -66,11 +68,14 @@ def model_bytes(model: TableModel | ArrayModel) -> bytes:
     return (json.dumps(model.to_dict(), indent=2, ensure_ascii=False, allow_nan=False) + "\n").encode()
 
 
-def require_model(content: bytes, schema: Mapping[str, Any], run: str) -> None:
-    """What a site checks of a model that it is handed: that it can be read, and is of the agreed schema and run."""
+def require_model(content: bytes, schema: Mapping[str, Any], run: str, learned: Sequence[str] = ()) -> None:
+    """What a site checks of a model that it is handed: that it can be read, and is of the agreed schema and run.
+
+    ``learned`` are the columns whose ranges were agreed to be learned.
+    """
     model = read_model(content.decode("utf-8"), "the model that was handed over")
     found = {"features": model.features} if isinstance(model, ArrayModel) else model.schema.to_dict()
-    if not _same(found, schema, model.details.get("learned_ranges") or ()):
+    if not _same(found, schema, learned):
         raise ValueError("the model that was handed over is of another schema than was agreed on.")
     if model.details.get("federation", {}).get("run") != run:
         raise ValueError("the model that was handed over is of another run.")
@@ -83,7 +88,8 @@ def _same(found: Mapping[str, Any], agreed: Mapping[str, Any], learned: Sequence
     one, other = (Schema.from_dict(record).to_dict() for record in (found, agreed))
     for record in (one, other):
         record["columns"] = {
-            name: {"kind": column["kind"]} if name in learned else column for name, column in record["columns"].items()
+            name: {key: value for key, value in column.items() if name not in learned or key not in _LEARNED}
+            for name, column in record["columns"].items()
         }
     return one == other
 

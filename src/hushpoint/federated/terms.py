@@ -60,7 +60,8 @@ def default_delta(plan: Plan) -> float:
     """The budget's delta; else one well below one over the number of people."""
     if plan.budget is not None:
         return plan.budget.delta
-    rows = 1 if plan.facts is None else plan.facts.rows
+    facts = plan.public_facts
+    rows = 1 if facts is None else facts.rows if facts.knows_rows else facts.items
     return min(1e-5, rows**-1.1) if rows > 1 else 1e-5
 
 
@@ -103,5 +104,8 @@ def planned(plan: Plan) -> int:
 
 
 def units(plan: Plan) -> tuple[Unit, ...]:
-    """Who is protected: a site as a whole, and one record of it where it has several."""
-    return ("user", "record") if plan.facts is not None and plan.facts.unit == "user" else ("record",)
+    """Who is protected: a site as a whole, and one record of it where how many it has is public."""
+    facts = plan.public_facts
+    if facts is None or facts.unit != "user":
+        return ("record",)
+    return ("user", "record") if facts.knows_rows else ("user",)

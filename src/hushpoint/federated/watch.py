@@ -208,6 +208,8 @@ class Watched:
         }
         with suppress(OSError):
             draft = self._place / f"{STANDING}.part"
+            draft.unlink(missing_ok=True)
+            draft.touch(0o600)  # it may tell who was asked
             draft.write_text(json.dumps(record) + "\n", encoding="utf-8")
             draft.replace(self._place / STANDING)
 

@@ -183,6 +183,7 @@ class Operator(ABC):
 
 _BEHAVIOUR = (
     *("prepare", "start", "release", "local", "move", "combine", "model", "places", "multiplicity"),
+    *("cut", "told", "learned", "coarser", "kernel"),  # on a lattice, and of sites
     *("looked_at", "stepped"),  # of a descent
 )
 

@@ -11,7 +11,7 @@ from hushpoint.report.page import Html, element, joined, table, warning
 WATCHERS = {
     "final": "someone who sees only the final model",
     "iterates": "someone who sees the model after every step",
-    "messages": "someone who sees every message, even the server itself",
+    "messages": "someone who sees every message (even the server itself)",
     "network": "another participant, who sees the model when it passes by",
 }
 LIMITS = (

@@ -72,6 +72,7 @@ def run_record(server: SecureServer, status: str, why: str = "") -> dict[str, An
         "status": status,
         "why": why,
         "trusted": "nobody",
+        "secret_sample": False,
         "sites": [name for name, _ in covenant.agreement.roster.sites],
         "colluders": covenant.agreement.colluders,
         "survivors": covenant.agreement.survivors,

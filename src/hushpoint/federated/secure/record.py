@@ -5,13 +5,14 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from contextlib import ExitStack
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from hushpoint._files import save_arrays, write_json
-from hushpoint.federated.disk import Damaged, append_line, held, load_arrays
+from hushpoint.federated.disk import Damaged, append_line, held, load_arrays, read_lines
 from hushpoint.federated.secure.covenant import Covenant
 
 if TYPE_CHECKING:
@@ -66,9 +67,18 @@ class SecureServerStore:
             arrays: dict[str, Any] = load_arrays(place)
             words = json.loads(arrays.pop("words").tobytes())
             named = {name: arrays[name].tobytes() for name in ("public", "question", "round_state")}
-            return SecureState(**{**arrays, **named, **words})
+            return self._as_logged(SecureState(**{**arrays, **named, **words}))
         except (Damaged, KeyError, TypeError, ValueError):
             raise ValueError(f"{str(place)!r} is damaged. Restore it from a copy, or agree anew.") from None
+
+    def _as_logged(self, state: SecureState) -> SecureState:
+        """The state, unless the log has later rounds: then it is an old copy, and what those rounds cost has failed."""
+        last = max((int(line["round"]) for line in read_lines(self.directory / _LOG)), default=0)
+        if last <= state.rounds:
+            return state
+        return replace(
+            state, rounds=last, failed=state.failed + last - state.rounds, question=b"", round_state=b"", is_out=False
+        )
 
     def save(self, state: SecureState) -> None:
         """Keep a state, on the disk when this returns."""

@@ -160,8 +160,8 @@ class SecureSite:
         about, facts = self.covenant.about, self.covenant.training.facts
         schema = about.get("schema", {"features": facts.features})
         try:
-            require_model(model, schema, self.covenant.name)
-        except ValueError:
+            require_model(model, schema, self.covenant.name, self.covenant.training.to_learn)
+        except (ValueError, RecursionError):
             raise Declined("model") from None
 
     # --- an exchange

@@ -29,7 +29,7 @@ def within_limit(ledger: Ledger, price: SecureClaim, covenant: Covenant, limit: 
         return False
     if ledger.has_unpriced:
         return False
-    total, vouched = price, [one for one in ledger.vouched if one.count != 0]
+    total, vouched = price, [one for one in ledger.vouched if one.count != 0 or one.claim is not None]
     kept: list[tuple[int, Participation | Vouched]] = [(1, entry) for entry in ledger.entries]
     for count, entry in [*kept, *((one.count or 0, one) for one in vouched)]:
         if entry.claim is not None:  # of what was vouched for, that of all of it
