@@ -14,7 +14,16 @@ import typer
 
 from hushpoint._checks import require_choice
 from hushpoint._version import __version__
-from hushpoint.commands import evaluation, federated, federated_check, report, reproduce, standing, tabular
+from hushpoint.commands import (
+    evaluation,
+    federated,
+    federated_check,
+    federated_members,
+    report,
+    reproduce,
+    standing,
+    tabular,
+)
 from hushpoint.commands.printing import give_up_printing, is_unprintable
 
 app = typer.Typer(
@@ -82,6 +91,8 @@ for _family, _commands in (
     (_federated, (federated.init, federated.keys, federated.admit, federated.plan, federated.accept)),
     (_federated, (federated_check.check, federated.superlink, federated.site)),
     (_federated, (federated.run, federated.simulate, standing.status, standing.readmit)),
+    (_federated, (federated_members.join, federated_members.leave)),
+    (_federated, (federated_members.rotate, federated_members.revoke)),
     (app, (tabular.schema, tabular.fit, tabular.predict, evaluation.evaluate, report.report, reproduce.demo)),
 ):
     for _command in _commands:

@@ -246,22 +246,22 @@ def _tell_covenant(federation: Any, as_json: bool, new_run: bool) -> None:
 def admit(
     folder: Folder,
     requests: Annotated[list[Path], typer.Argument(metavar="REQUEST...", help="The request.json of a site, or more.")],
+    replace: Annotated[
+        bool, typer.Option("--replace", help="In the place of older keys, which are never taken again.")
+    ] = False,
 ) -> None:
     """At the server: take the public keys that sites have sent.
 
     Example: hushpoint federated admit hospitals from-site-0.json from-site-1.json
     """
-    from hushpoint.federated.folder import Federation, read_request
+    from hushpoint.federated import members
+    from hushpoint.federated.folder import Federation
     from hushpoint.federated.secure.folder import SecureFederation
 
     federation = Federation(folder)
     secure = SecureFederation(federation) if federation.is_secure else None
     for request in requests:
-        if secure is not None:
-            site = secure.admit(request)
-        else:
-            record = read_request(request)
-            site = federation.admit_key(record["site"], record["key"])
+        site = members.admit(federation, request, replace=replace)
         typer.echo(f"Admitted the keys of site {site}.")
     missing = federation.missing_keys() if secure is None else secure.missing()
     then = "superlink" if secure is None else "plan"

@@ -68,8 +68,20 @@ def tell_run(folder: Path, as_json: bool) -> None:
     """Where the run of a server stands."""
     from hushpoint.federated.folder import Federation
 
-    found = run_standing(Federation(folder).run)
-    typer.echo(json.dumps(found, indent=2) if as_json else "\n".join(_words(found)))
+    federation = Federation(folder)
+    found = {**run_standing(federation.run), "certificate": _certificate(federation.keys)}
+    lines = [*_words(found), *filter(None, [found["certificate"]])]
+    typer.echo(json.dumps(found, indent=2) if as_json else "\n".join(lines))
+
+
+def _certificate(keys: Path) -> str:
+    """What is wrong with the certificate of a server, or soon will be; empty where nothing is, or there is none."""
+    from hushpoint.federated.check import RENEWAL, certificate_line
+    from hushpoint.federated.log import now
+
+    places = [keys / "ca.crt", keys / "server.crt"]
+    line = certificate_line(places, now, RENEWAL)
+    return f"{line.words}. {line.remedy}" if line.state == "problem" and places[1].is_file() else ""
 
 
 def run_standing(place: Path) -> dict[str, Any]:

@@ -130,7 +130,7 @@ def conduct_secure(federation: SecureFederation, grid: Any, *, place: Path, tell
     from hushpoint.federated.secure.record import SecureServerStore
     from hushpoint.federated.secure.server import SecureServer
 
-    covenant, keys, store = federation.covenant(), federation.site_keys(), SecureServerStore(place)
+    covenant, keys, store = federation.current(), federation.site_keys(), SecureServerStore(place)
     try:
         server = SecureServer(covenant, store, own_key=federation.base.own_key(), site_keys=keys)
         tell(headline())

@@ -18,7 +18,7 @@ from pathlib import Path
 from hushpoint.federated.log import now
 
 ROOM = 100_000_000  # bytes that a party needs for its state and its logs
-_RENEW = timedelta(days=14)
+_RENEW = timedelta(days=30)
 _DRIFT = timedelta(seconds=60)
 _WRITE = "Free some space, or let this user write there."
 
@@ -155,4 +155,4 @@ def vitals(folder: Path, certificates: Sequence[Path], clock: Callable[[], datet
     yield certificate_line(certificates, clock, RENEWAL)
 
 
-RENEWAL = "Make it anew and hand ca.crt to every site (docs/operations.md)."
+RENEWAL = "Renew it (hushpoint federated rotate DIR), and hand ca.crt to every site (docs/operations.md)."

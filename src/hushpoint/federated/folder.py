@@ -10,7 +10,7 @@ import hashlib
 import importlib
 import json
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from inspect import signature
 from pathlib import Path
@@ -402,11 +402,11 @@ class Federation:
             bind = f"0.0.0.0:{port}"
         if _is_loopback(named) and "bind" not in self.server():
             bind = address
-        _set(self.folder / "server.toml", "address", address)
+        set_in(self.folder / "server.toml", "address", address)
         if bind != address:
-            _set(self.folder / "server.toml", "bind", bind)
+            set_in(self.folder / "server.toml", "bind", bind)
         for folder in sorted((self.folder / "sites").glob("*/site.toml")):
-            _set(folder, "superlink", address)
+            set_in(folder, "superlink", address)
         return True
 
     def pace(self) -> Pace:
@@ -458,7 +458,7 @@ class Federation:
         """Take the public key of a site; another one than was taken before is refused."""
         place = self.roster(require_count("site", site, least=0, most=self.count - 1), self.count)
         if place.exists() and place.read_text(encoding="ascii") != key:
-            raise ValueError(f"{str(place)!r} has another key. Move it away first: a change is a new agreement.")
+            raise another_key(place)
         _write(place, key)
         return site
 
@@ -483,9 +483,7 @@ class Federation:
             keys.make_certificates(self.keys, list(names), days)
             made.append("certificate of the server")
         elif not keys.hosts_of(certificate) >= set(hosts):
-            for name in ("ca.crt", "server.crt", "server.key"):
-                (self.keys / name).replace(self.keys / f"{name}.old")
-            keys.make_certificates(self.keys, sorted({*names, *keys.hosts_of(self.keys / "server.crt.old")}), days)
+            self._another_certificate(names, days)
             made.append("another certificate of the server")
         if not (self.keys / "signing.key").exists():
             key = keys.new_key()
@@ -497,10 +495,39 @@ class Federation:
             if of_sites and not self.is_secure and not self.roster(site, count).exists():
                 keys.save_public(self.roster(site, count), make_site_key(folder).public_key())
                 made.append(f"key of site {site}")
-            if folder.exists():
-                _write(folder / "ca.crt", (self.keys / "ca.crt").read_text(encoding="ascii"))
-                _write(folder / "server.pub", (self.keys / "signing.pub").read_text(encoding="ascii"))
+            self.hand_keys_to(folder)
         return made
+
+    def renew_certificate(self, days: int) -> None:
+        """Another certificate of the server, for the same names, from another authority: sites need its ``ca.crt``."""
+        if not (self.keys / "server.crt").is_file():
+            raise ValueError(f"there is no certificate to renew. Make it: hushpoint federated keys {self.folder}")
+        self._another_certificate((), days)
+        for site in range(count := self.count):
+            self.hand_keys_to(self.site(site, count))
+
+    def _another_certificate(self, names: Iterable[str], days: int) -> None:
+        from hushpoint.federated import keys
+
+        require_count("days", days)
+        hosts = sorted({*names, *keys.hosts_of(self.keys / "server.crt")})
+        for name in ("ca.crt", "server.crt", "server.key"):
+            (self.keys / name).replace(self.keys / f"{name}.old")
+        keys.make_certificates(self.keys, hosts, days)
+
+    def hand_keys_to(self, folder: Path) -> None:
+        """Put what a site needs of the server's public keys into its folder, if that is here and they are."""
+        for name, own in (("ca.crt", "ca.crt"), ("server.pub", "signing.pub")):
+            if folder.exists() and (self.keys / own).is_file():
+                _write(folder / name, (self.keys / own).read_text(encoding="ascii"))
+
+
+def another_key(place: Path) -> ValueError:
+    """What is said where a key would be replaced that nobody has asked to replace."""
+    return ValueError(
+        f"{str(place)!r} has another key. If the site has made new ones, admit them with --replace: a change is a new "
+        "agreement."
+    )
 
 
 def make_site_key(folder: Path) -> EllipticCurvePrivateKey:
@@ -634,12 +661,12 @@ def _is_loopback(host: str) -> bool:
     return host.startswith("127.") or host in ("localhost", "[::1]")
 
 
-def _set(path: Path, name: str, value: str) -> None:
+def set_in(path: Path, name: str, value: str | int) -> None:
     """Change a setting at the top of a TOML file, or add it there; whatever else is in the file stays."""
     text, line = path.read_text(encoding="utf-8"), f"{name} = {toml_value(value)}"
     tables = re.search(r"^\[", text, flags=re.MULTILINE)
     head, rest = (text, "") if tables is None else (text[: tables.start()], text[tables.start() :])
-    said = re.compile(rf"^{name}\s*=\s*(\"[^\"\n]*\"|'[^'\n]*')", flags=re.MULTILINE)
+    said = re.compile(rf"^{name}\s*=\s*(\"[^\"\n]*\"|'[^'\n]*'|\d+)", flags=re.MULTILINE)
     head = said.sub(lambda _: line, head, count=1) if said.search(head) else f"{line}\n{head}"
     _write(path, head + rest)
 

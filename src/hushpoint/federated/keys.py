@@ -68,8 +68,16 @@ def load_private(path: Path) -> ec.EllipticCurvePrivateKey:
 def load_public(path: Path) -> ec.EllipticCurvePublicKey:
     """The public key in a file."""
     try:
-        key = load_ssh_public_key(path.read_bytes())
-    except (OSError, ValueError, UnsupportedAlgorithm):
+        return read_public(path.read_bytes(), path)
+    except OSError:
+        raise _no_key(path) from None
+
+
+def read_public(content: bytes, path: Path) -> ec.EllipticCurvePublicKey:
+    """A public key as ``save_public`` writes it; ``path`` is where it was found."""
+    try:
+        key = load_ssh_public_key(content)
+    except (ValueError, UnsupportedAlgorithm):
         raise _no_key(path) from None
     if not isinstance(key, ec.EllipticCurvePublicKey):
         raise _no_key(path)

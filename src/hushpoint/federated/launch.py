@@ -19,10 +19,12 @@ from typing import Any
 
 import numpy as np
 
+from hushpoint.federated.check import RENEWAL, certificate_line
 from hushpoint.federated.disk import read_lines
 from hushpoint.federated.folder import Federation, Outcome, Site
 from hushpoint.federated.health import watch_over
 from hushpoint.federated.in_process import run_in_process, site_store
+from hushpoint.federated.log import now
 from hushpoint.federated.note import SUPERLINK, Note, note_path, read_note
 from hushpoint.federated.secure.rehearsal import rehearsal, rehearse
 from hushpoint.federated.watch import events
@@ -94,6 +96,9 @@ def serve_superlink(federation: Federation, tell: Callable[[str], None]) -> None
     """
     _prepare(federation)
     _require_free(federation.bind)
+    line = certificate_line([federation.keys / "ca.crt", federation.keys / "server.crt"], now, RENEWAL)
+    if line.state == "problem":
+        tell(f"certificate: {line.words}. {line.remedy}")
     os.environ.update({**environment(federation.flower), SUPERLINK: str(os.getpid())})
     import uvicorn
     from flwr.superlink import main

@@ -22,6 +22,7 @@ from hushpoint.federated.folder import (
     Federation,
     Shape,
     Site,
+    another_key,
     make_plan,
     only,
     read_request,
@@ -121,6 +122,17 @@ def _items(sites: Mapping[str, Any], unit: str, count: int, where: str = "[sites
     return [require_count(name, one) for one in given]
 
 
+def sums_of(record: Mapping[str, Any], request: Path) -> bytes:
+    """The public key for secure sums in the request of a site."""
+    try:
+        sums = bytes.fromhex(record["sums"])
+        if len(sums) != 32:
+            raise ValueError
+        return sums
+    except (KeyError, TypeError, ValueError):
+        raise ValueError(f"{str(request)!r} is no request with a key for secure sums.") from None
+
+
 @dataclass(frozen=True)
 class SecureFederation:
     """The folder of whoever runs the server."""
@@ -148,15 +160,10 @@ class SecureFederation:
     def admit(self, request: Path) -> int:
         """Take the public keys of a site from the file that it sent. Which site it is."""
         record = read_request(request)
-        try:
-            sums = bytes.fromhex(record["sums"])
-            if len(sums) != 32:
-                raise ValueError
-        except (KeyError, TypeError, ValueError):
-            raise ValueError(f"{str(request)!r} is no request with a key for secure sums.") from None
+        sums = sums_of(record, request)
         place, text = self._sum_key(record["site"]), sums.hex() + "\n"
         if place.exists() and place.read_text(encoding="ascii") != text:
-            raise ValueError(f"{str(place)!r} has another key. Move it away first: a change is a new agreement.")
+            raise another_key(place)
         site = self.base.admit_key(record["site"], record["key"])
         write_text(place, text, force=True)
         return site
@@ -197,6 +204,16 @@ class SecureFederation:
     def covenant(self) -> Covenant:
         """The covenant as it was made."""
         return read_covenant(self.place)
+
+    def current(self) -> Covenant:
+        """The covenant, if it is of the sites and the keys that are here now."""
+        covenant = self.covenant()
+        if covenant.agreement.roster != self.roster():
+            raise ValueError(
+                "sites or their keys have changed since covenant.json was made. Agree anew: hushpoint federated plan "
+                f"{self.base.folder} --new-run, and let every site accept it."
+            )
+        return covenant
 
     def site_keys(self) -> list[EllipticCurvePublicKey]:
         """With which the sites sign their replies."""
@@ -295,8 +312,14 @@ class SecureSiteFolder:
     def _require_own(self, covenant: Covenant) -> None:
         from hushpoint.secure.primitives import signing_public
 
-        number = self.base.number
-        if number >= covenant.sites or covenant.agreement.roster.sites[number][1] != signing_public(self.signing()):
+        number, own = self.base.number, signing_public(self.signing())
+        places = [place for place, (_, key) in enumerate(covenant.agreement.roster.sites) if key == own]
+        if places and places != [number]:
+            raise ValueError(
+                f"in this covenant this site has the number {places[0]}, and site.toml says {number}: sites before it "
+                f"have left. Write site = {places[0]} in {str(self.base.folder / 'site.toml')!r}."
+            )
+        if not places:
             raise ValueError(
                 f"the covenant has another key for site {number} than {str(self.base.folder / 'sums.key')!r}. Send "
                 "request.json to whoever runs the server, and do not accept a covenant with a key that is not yours."
