@@ -238,8 +238,8 @@ BUGS = [
     _accounting(
         name="private-rows-per-user-in-a-plan",
         file="src/hushpoint/plan.py",
-        old='public = facts.rows_declared or facts.weights == "rows" or self.default_unit == "record"',
-        new="public = facts.rows_per_item is not None",
+        old='if facts is None or facts.rows_declared or facts.weights == "rows" or self.default_unit == "record":',
+        new="if facts is None or facts.rows_per_item is not None:",
         tests=("tests/test_public_facts.py",),
         why="how many rows each user has leaves with a plan whose guarantee hides it",
     ),

@@ -22,8 +22,8 @@ BUGS = [
     _seen(
         name="metrics-of-a-secret-sample",
         file=f"{_HERE}/health.py",
-        old='    if record.get("secret_sample"):\n        return\n',
-        new="",
+        old='if record.get("secret_sample", True):',
+        new='if record.get("secret_sample") == "else":',
         why="how many were asked is what the guarantee counts on nobody knowing",
     ),
     _seen(

@@ -87,7 +87,7 @@ def test_words_are_for_people():
     assert lines[1] == "round 5: answered"
     assert "f" * 32 in lines[2]
     assert "\x1b" not in lines[3]
-    assert "run is another and this site agreed to" in lines[3]
+    assert "run is another and this site was started with" in lines[3]
 
 
 def test_a_log_that_cannot_be_written_ends_nothing(tmp_path):

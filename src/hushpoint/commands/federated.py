@@ -211,8 +211,6 @@ def plan(
     from hushpoint.federated.terms import planned, spent, units
 
     federation = Federation(folder)
-    if new_run:
-        federation.put_run_away()
     if federation.is_secure:
         _tell_covenant(federation, as_json, new_run)
         return
@@ -290,7 +288,7 @@ def accept(
     if fingerprint is None:
         typer.echo("Not accepted yet: compare the fingerprint with the other sites, then give it with --fingerprint.")
     else:
-        typer.echo(f"Accepted. Next: hushpoint federated site {folder}")
+        typer.echo(f"Accepted. Next (again, where it is at work already): hushpoint federated site {folder}")
 
 
 def keys(

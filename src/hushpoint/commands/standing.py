@@ -116,7 +116,7 @@ def readmit(
     elsewhere: Annotated[
         int | None,
         typer.Option(
-            help="How often in other runs, beside what the ledger still says; default: unknown, and then a [limit] in "
+            help="How often in other runs, beside what the ledger still says; default: unknown, and then a limit in "
             "site.toml lets the site take no further part.",
             min=0,
         ),

@@ -268,6 +268,8 @@ class Federation:
         agreed = Agreed(plan, shape, drawn_nonce())
         if not new_run and (before := self._agreed_before(plan, shape)) is not None:
             agreed = before
+        if new_run:  # only now: what cannot be agreed on moves nothing
+            self.put_run_away()
         self._require_no_other_run(agreed.run)
         schema = (self.folder / "schema.toml").read_text(encoding="utf-8")
         for folder in (self.folder, *self._made_sites(plan.operator.blocks)):
@@ -300,8 +302,9 @@ class Federation:
             return
         if begun != run:
             raise ValueError(
-                f"{str(self.run)!r} holds a run of the plan as it was. Take the agreement to a new folder, or move the "
-                "run away: what was spent stays counted in the ledgers of the sites."
+                f"{str(self.run)!r} holds a run of the plan as it was. Agree on another one, which moves that away: "
+                f"hushpoint federated plan {self.folder} --new-run. What was spent stays counted in the ledgers of the "
+                "sites."
             )
 
     def put_run_away(self) -> None:

@@ -99,7 +99,11 @@ class Log:
         """A server asked who the site is; it may be at work on another run than the site agreed to."""
         if theirs and theirs != own:
             named = theirs if theirs.isalnum() and len(theirs) <= 64 else "another"  # the server chose these letters
-            self.say("trouble", f"the server's run is {named} and this site agreed to {own}", reason="another run")
+            words = (
+                f"the server's run is {named} and this site was started with {own}. If a newer agreement is in its "
+                "folder, start it again"
+            )
+            self.say("trouble", words, reason="another run")
 
     def answered(self, round_number: int, status: str, reason: str, asked: datetime) -> None:
         """What the site answered, with the time at which it was asked."""
@@ -169,5 +173,7 @@ def _keep(place: Path, line: Mapping[str, Any]) -> None:
     with suppress(OSError):
         place.parent.mkdir(parents=True, exist_ok=True)
         draft = place.with_suffix(".part")
+        draft.unlink(missing_ok=True)
+        draft.touch(0o600)
         draft.write_text(json.dumps(line) + "\n", encoding="utf-8")
         draft.replace(place)

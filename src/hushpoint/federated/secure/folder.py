@@ -182,32 +182,49 @@ class SecureFederation:
     def write(self, *, new_run: bool = False) -> Covenant:
         """Make ``covenant.json``, unless nothing has changed, and hand it to the sites whose folders are here."""
         settings, shape, roster = self.base.settings(), self.base.shape(), self.roster()
-        said = self.base.agreement_digest() + roster.digest.hex()
-        made = self.base.folder / "covenant.made"
-        if not new_run and self.place.is_file() and made.is_file() and made.read_text(encoding="ascii").strip() == said:
+        if not new_run and self.place.is_file() and self._is_as_made():
             covenant = self.covenant()
         else:
-            if (self.base.run / "server.npz").exists():
+            if not new_run and (self.base.run / "server.npz").exists():
                 raise ValueError(
-                    f"{str(self.base.run)!r} holds a run of the covenant as it was. Take the agreement to a new "
-                    "folder, or move the run away: what was spent stays counted in the ledgers of the sites."
+                    f"{str(self.base.run)!r} holds a run of the covenant as it was. Agree on another run, which moves "
+                    f"that one away: hushpoint federated plan {self.base.folder} --new-run. What was spent stays "
+                    "counted in the ledgers of the sites."
                 )
             covenant = make_covenant(settings, shape, roster, secrets.token_hex(16))
+            if new_run:  # only now: what cannot be agreed on moves nothing
+                self.base.put_run_away()
             write_text(self.place, covenant.to_json(), force=True)
-            write_text(made, said + "\n", force=True)
+            write_text(self._made, self._now() + "\n", force=True)
         for site in range(self.base.count):
             folder = self.base.site(site, self.base.count)
             if folder.exists():
                 write_text(folder / "covenant.json", covenant.to_json(), force=True)
         return covenant
 
+    @property
+    def _made(self) -> Path:
+        return self.base.folder / "covenant.made"
+
+    def _now(self) -> str:
+        """What the covenant would be made of now."""
+        return self.base.agreement_digest() + self.roster().digest.hex()
+
+    def _is_as_made(self) -> bool:
+        return self._made.is_file() and self._made.read_text(encoding="ascii").strip() == self._now()
+
     def covenant(self) -> Covenant:
         """The covenant as it was made."""
         return read_covenant(self.place)
 
     def current(self) -> Covenant:
-        """The covenant, if it is of the sites and the keys that are here now."""
+        """The covenant, if it is of the agreement, the sites and the keys that are here now."""
         covenant = self.covenant()
+        if covenant.agreement.roster == self.roster() and not self._is_as_made():
+            raise ValueError(
+                "federation.toml or schema.toml has changed since covenant.json was made. Undo that, or agree anew: "
+                f"hushpoint federated plan {self.base.folder} --new-run, and let every site accept it."
+            )
         if covenant.agreement.roster != self.roster():
             raise ValueError(
                 "sites or their keys have changed since covenant.json was made. Agree anew: hushpoint federated plan "
