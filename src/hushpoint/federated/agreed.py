@@ -14,7 +14,7 @@ from hushpoint._files import write_json
 from hushpoint.federated.shape import Shape
 from hushpoint.federated.terms import plan_digest
 from hushpoint.plan import Plan
-from hushpoint.preprocessing.encoder import VERSION
+from hushpoint.preprocessing.version import VERSION
 
 _FORMAT = 1
 FILE = "agreement.json"

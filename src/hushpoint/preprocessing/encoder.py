@@ -1,4 +1,7 @@
-"""A whole table as a matrix whose rows have a length that is known without looking at them."""
+"""A whole table as a matrix whose rows have a length that is known without looking at them.
+
+Whoever changes what a table becomes gives it another number in ``preprocessing/version.py``.
+"""
 
 from __future__ import annotations
 
@@ -22,8 +25,6 @@ from hushpoint.preprocessing import shapes
 from hushpoint.preprocessing.onehot import indicators
 from hushpoint.preprocessing.scaling import scaled
 from hushpoint.schema import ONLY_IF_PUBLIC, Boolean, Category, Column, Number, Schema
-
-VERSION = 1  # of what a table becomes: whoever changes that gives it another number, and federations agree on it
 
 
 @dataclass(eq=False, repr=False)

@@ -34,7 +34,7 @@ from hushpoint.federated.secure.learner import KINDS, UNITS, Learner
 from hushpoint.federated.secure.site import SecureSite, SiteData
 from hushpoint.federated.secure.store import SecureStore
 from hushpoint.federated.secure.trainings import PlanTraining
-from hushpoint.preprocessing.encoder import VERSION
+from hushpoint.preprocessing.version import VERSION
 from hushpoint.privacy.guarantee import Budget
 from hushpoint.secure.agreement import Agreement, Roster
 
