@@ -49,8 +49,9 @@ from hushpoint.federated.folder import Site
 from hushpoint.federated.note import read_note
 
 METHOD = 'name = "federated_admm"\ngamma = 2.5\nrelaxation = 0.8\nnoise_std = 1e-9\ntolerance = 1e-9'
-PACE = {"quorum": 0.5, "round_timeout": 8, "resend_after": 2, "start_timeout": 60, "retries": 100}
+PACE = {"quorum": 0.5, "round_timeout": 8, "resend_after": 2, "start_timeout": 30, "retries": 100}
 CALM = 30  # rounds at the end in which nothing happens, so that the optimum is reached
+APART = 12  # rounds from one death of the server or the SuperLink to the next: after each all have to come back
 STORMY = 0.75  # of the time at most
 QUARTERS = (25, 50, 75, 100)
 GROWTH, SLACK = 1.1, 5.0  # memory is flat if the second half of the rounds adds no tenth, but for some megabytes
@@ -70,6 +71,7 @@ class Weather:
     links: dict[int, SlowLink] = field(default_factory=dict)
     clocks: dict[int, int] = field(default_factory=dict)
     done: Counter[str] = field(default_factory=Counter)
+    apart: int = 0  # the round before which server and SuperLink are left alone
     numbers: list[int] = field(default_factory=list)  # of the processes of sites
 
     def settle(self, port: int) -> None:
@@ -101,7 +103,8 @@ class Weather:
     def strike(self, gently: bool) -> None:
         """Something happens, and is mended at once; ``gently`` it happens to sites alone."""
         names = ["kill_site"] * 7 + ["cut_link"] * 3 + ["set_clock"] * 3
-        names += [] if gently else ["kill_server", "kill_superlink"]
+        if not gently and self.there.rounds >= self.apart:
+            names += ["kill_server"] * 2 + ["kill_superlink"]
         name = self.chance.choice(names)
         getattr(self, name)()
 
@@ -137,11 +140,13 @@ class Weather:
         self.start(number)
 
     def kill_server(self) -> None:
+        self.apart = self.there.rounds + APART
         with suppress(ProcessLookupError):
             self.there.kill_server()
             self.done["server's process killed"] += 1
 
     def kill_superlink(self) -> None:
+        self.apart = self.there.rounds + APART
         self.there.kill_superlink()
         self.done["SuperLink killed"] += 1
         self.there.superlink()
