@@ -24,7 +24,7 @@ from hushpoint.federated.folder import Federation, Site
 from hushpoint.federated.ledger import Ledger, Vouched, total_mu
 from hushpoint.federated.record import ServerState, run_record
 from hushpoint.federated.wire import REASONS as WORDS
-from hushpoint.preprocessing import encoder
+from hushpoint.preprocessing import version
 from hushpoint.tables.model_file import load_model
 
 
@@ -144,8 +144,8 @@ def test_what_changes_the_meaning_of_a_number_changes_the_name_of_the_run(hospit
         command("plan", hospitals)
         names.add(here.agreed().run)
     assert len(names) == 5
-    monkeypatch.setattr(agreements, "VERSION", encoder.VERSION + 1)
-    monkeypatch.setattr(agreements.Agreed.__init__, "__defaults__", (None, "", encoder.VERSION + 1))
+    monkeypatch.setattr(agreements, "VERSION", version.VERSION + 1)
+    monkeypatch.setattr(agreements.Agreed.__init__, "__defaults__", (None, "", version.VERSION + 1))
     with pytest.raises(ValueError, match="makes other numbers of a table"):
         here.agreed()
 
