@@ -13,8 +13,9 @@ class SlowLink:
     """A TCP proxy in a thread of this process that keeps each piece for so many ``seconds``, in both directions."""
 
     def __init__(self, port: int, seconds: float) -> None:
-        self.to, self.seconds, self.port, self.cuts = port, seconds, 0, 0
-        self._loop, self._writers = asyncio.new_event_loop(), set()  # type: ignore[var-annotated]
+        self.to, self.seconds, self.port = port, seconds, 0
+        self._loop = asyncio.new_event_loop()
+        self._writers: set[asyncio.StreamWriter] = set()
         self._ready = threading.Event()
         self._thread = threading.Thread(target=self._serve, daemon=True)
         self._thread.start()
@@ -22,7 +23,6 @@ class SlowLink:
 
     def cut(self) -> None:
         """End all connections, without a word to either side; new ones are taken at once."""
-        self.cuts += 1
         self._loop.call_soon_threadsafe(self._abort)
 
     def close(self) -> None:

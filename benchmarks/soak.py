@@ -268,7 +268,9 @@ def main() -> None:
             raise SystemExit("FAILED")
 
 
-def report(options, log, seconds: float, stormy: int, storm: Weather, gauge: Gauge) -> None:  # type: ignore[no-untyped-def]
+def report(
+    options: argparse.Namespace, log: list[dict], seconds: float, stormy: int, storm: Weather, gauge: Gauge
+) -> None:
     """Print what was done and seen."""
     each = np.array([line["seconds"] for line in log])
     answered = np.array([len(line["answered"]) for line in log])
@@ -292,7 +294,7 @@ def report(options, log, seconds: float, stormy: int, storm: Weather, gauge: Gau
         print(f"{name:<55} {value}")
 
 
-def what_must_hold(folder: Path, kills: Counter[int], log: list[dict], gauge: Gauge) -> dict[str, Callable[[], object]]:  # type: ignore[type-arg]
+def what_must_hold(folder: Path, kills: Counter[int], log: list[dict], gauge: Gauge) -> dict[str, Callable[[], object]]:
     """By what it says, what is checked."""
     problem = whole(folder)
 
