@@ -18,8 +18,6 @@ from pathlib import Path
 
 import numpy as np
 
-import hushpoint as hp
-
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests" / "federated"))
 
 CALM = 30  # rounds at the end in which nothing happens, so that the optimum is reached
@@ -85,15 +83,6 @@ class Storm:
         self.there.wait("run")
 
 
-def optimum(folder: Path, sites: int) -> np.ndarray:
-    from hushpoint.federated.folder import Federation, Site
-    from hushpoint.federated.launch import _stacked
-
-    rows = _stacked([Site(folder / "sites" / f"{number:02d}").rows() for number in range(sites)])
-    problem = hp.Problem.from_facts(Federation(folder).plan().facts).with_rows(rows)
-    return hp.methods.private_admm(problem, 1000, 3.0, noise_std=0.0, tolerance=1e-12).run().model
-
-
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--sites", type=int, default=6)
@@ -107,9 +96,11 @@ def main() -> None:
         check_blocks,
         check_counts,
         messages_that_left,
+        optimum,
         plant,
         secrets_of,
         traces,
+        whole,
     )
     from deployment import federation, model_of
 
@@ -141,7 +132,7 @@ def main() -> None:
         check_counts(folder, there.kills)
         check_blocks(folder)
         found = traces(folder, secrets_of(folder / "sites" / "00"))
-        error = float(np.abs(model_of(folder / "run") - optimum(folder, options.sites)).max())
+        error = float(np.abs(model_of(folder / "run") - optimum(whole(folder))).max())
         log = read_lines(folder / "run" / "rounds.jsonl")
         left = [messages_that_left(folder / "sites" / f"{number:02d}") for number in range(options.sites)]
         accounted = json.loads((folder / "run" / "run.json").read_text())["participations"]

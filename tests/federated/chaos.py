@@ -14,8 +14,10 @@ from pathlib import Path
 import numpy as np
 from deployment import LIMIT, Deployment
 
+import hushpoint as hp
 from hushpoint.federated.disk import read_lines
 from hushpoint.federated.folder import Federation, Site
+from hushpoint.federated.launch import _stacked
 
 MISBEHAVING = Path(__file__).with_name("misbehaving.py")
 FEATURE, LABEL = 12345.678912, -6543.8675309  # planted in the data of a site, to be found nowhere else
@@ -145,6 +147,18 @@ def check_counts(folder, kills):
         assert by_server >= ledger, f"site {number}: {ledger} in its ledger, {by_server} accounted by the server"
         if number in last["answered"] or last["declined"].get(str(number)) == "cap":
             assert by_server == ledger, f"site {number}: {ledger} in its ledger, {by_server} accounted by the server"
+
+
+def whole(folder):
+    """The problem of all rows together."""
+    federation = Federation(folder)
+    rows = _stacked([Site(place).rows() for place in sorted((folder / "sites").iterdir())])
+    return hp.Problem.from_facts(federation.plan().facts).with_rows(rows)
+
+
+def optimum(problem):
+    """The minimiser of its objective."""
+    return hp.methods.private_admm(problem, 1000, 3.0, noise_std=0.0, tolerance=1e-12).run().model
 
 
 def check_all_are_back(folder):

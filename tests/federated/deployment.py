@@ -118,9 +118,9 @@ class Deployment:
         place = self.folder / f"{name}.log"
         return place.read_text(errors="replace") if place.exists() else ""
 
-    def start(self, name, *arguments, program=(HUSHPOINT, "federated")):
-        """Start a command under a name."""
-        settings = {**os.environ, "OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1", "COLUMNS": "200"}
+    def start(self, name, *arguments, program=(HUSHPOINT, "federated"), **settings):
+        """Start a command under a name, with these variables in its environment."""
+        settings = {**os.environ, "OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1", "COLUMNS": "200", **settings}
         self._before[name] = len(self.log(name))
         with (self.folder / f"{name}.log").open("ab") as log:
             self.processes[name] = subprocess.Popen(
@@ -137,10 +137,10 @@ class Deployment:
         """Start the SuperLink. Sites may be started at once, since they wait for it; a run may not."""
         self.start("superlink", "superlink", self.folder)
 
-    def site(self, number, *options):
-        """Start a site."""
+    def site(self, number, *options, **settings):
+        """Start a site, with these variables in its environment."""
         place = self.folder / "sites" / f"{number:02d}"
-        self.start(f"site{number:02d}", "site", place, "--patience", LIMIT, *options)
+        self.start(f"site{number:02d}", "site", place, "--patience", LIMIT, *options, **settings)
 
     def run(self):
         """Start the run, or go on with it, as soon as there is a SuperLink."""

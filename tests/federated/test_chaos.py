@@ -9,25 +9,13 @@ from deployment import federation, model_of, settle
 
 pytest.importorskip("flwr", reason="Flower is not installed: pip install 'hushpoint[federated]'")
 
-from chaos import Chaos, check_all_are_back, check_blocks, check_counts, plant, secrets_of, traces
+from chaos import Chaos, check_all_are_back, check_blocks, check_counts, optimum, plant, secrets_of, traces, whole
 
-import hushpoint as hp
 from hushpoint.federated.disk import read_lines
-from hushpoint.federated.folder import Federation, Site
-from hushpoint.federated.launch import _stacked
-from hushpoint.problem import Problem
 
 ROWS = (60, 80, 70, 75)
 AGAIN = {"resend_after": 3}
 pytestmark = pytest.mark.timeout(deployment.LIMIT + 300)  # to end what it has started may take a while too
-
-
-def optimum(folder):
-    """The minimiser of the objective of all rows together."""
-    plan = Federation(folder).plan()
-    rows = _stacked([Site(folder / "sites" / f"{site:02d}").rows() for site in range(len(ROWS))])
-    problem = Problem.from_facts(plan.facts).with_rows(rows)
-    return hp.methods.private_admm(problem, 1000, 3.0, noise_std=0.0, tolerance=1e-12).run().model
 
 
 def test_a_run_of_kills_and_lies_ends_at_the_optimum_with_every_message_counted(tmp_path):
@@ -70,7 +58,7 @@ def test_a_run_of_kills_and_lies_ends_at_the_optimum_with_every_message_counted(
         check_all_are_back(folder)
         check_counts(folder, there.kills)
         check_blocks(folder)
-        np.testing.assert_allclose(model_of(folder / "run"), optimum(folder), rtol=0, atol=1e-6)
+        np.testing.assert_allclose(model_of(folder / "run"), optimum(whole(folder)), rtol=0, atol=1e-6)
         assert traces(folder, secrets_of(there.place(3))) == {"sites/03/data.npz"}
 
 

@@ -7,6 +7,7 @@ import re
 import shutil
 import socket
 import ssl
+import struct
 import threading
 from collections import namedtuple
 from contextlib import contextmanager
@@ -412,6 +413,19 @@ def _nameless(*address, **options):
 
 def _no_way(*address, **options):
     raise OSError(errno.EHOSTUNREACH, "")
+
+
+def _reset(line):
+    line.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+    line.close()
+
+
+@pytest.mark.parametrize("hangs_up", [_reset, lambda line: line.recv(65536) and line.close()])
+def test_a_proxy_whose_server_is_not_started_is_no_wrong_address(certificates, hangs_up):
+    # catches: "no TLS: correct the address" each time that the SuperLink behind a proxy is started again
+    with listening(certificates, greet=hangs_up) as there:
+        trouble = reach.reach(there.address, certificates / "ca.crt")
+    assert (trouble.code, "Is the SuperLink started?" in trouble.remedy) == ("unreachable", True)
 
 
 def test_a_server_that_is_not_there_is_told_from_one_that_is_another(certificates, monkeypatch):

@@ -37,6 +37,13 @@ class Trouble:
         return f"{self.code}: {self.words}. {self.remedy}"
 
 
+_HUNG_UP = Trouble(  # a proxy does so where what is behind it is not there
+    "unreachable",
+    "what listens there hangs up before TLS begins",
+    "Is the SuperLink started? Look at proxies and firewalls on the way to it, and at the address.",
+)
+
+
 @dataclass(frozen=True)
 class Reached:
     """The server was there. ``ahead`` is by how many seconds this machine's clock is before it, where it said its."""
@@ -89,10 +96,16 @@ def _greet(context: ssl.SSLContext, line: socket.socket, host: str, clock: Calla
     except ssl.SSLCertVerificationError as error:
         words, remedy = _CERTIFICATE.get(error.verify_code, _FOREIGN)
         return Trouble("certificate", f"the server's certificate {words}", remedy)
-    except (ssl.SSLError, ConnectionResetError):
+    except TimeoutError:
+        raise
+    except ssl.SSLEOFError:
+        return _HUNG_UP
+    except ssl.SSLError:
         return Trouble(
             "no TLS", "what listens there does not speak TLS as this federation does", "Correct the address."
         )
+    except OSError:
+        return _HUNG_UP
     there = _time_in(answer)
     if there is None:
         return Reached(None)

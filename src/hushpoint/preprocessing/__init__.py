@@ -8,10 +8,15 @@ Gaussian noise and return, beside the estimate, the guarantee to compose with th
 
 from __future__ import annotations
 
-from hushpoint.preprocessing.encoder import TableEncoder
-from hushpoint.preprocessing.onehot import DeclaredOneHot
-from hushpoint.preprocessing.quantiles import PrivateEstimate, private_quantile, private_ranges, private_row_norm
-from hushpoint.preprocessing.scaling import PrivateRangeScaler, RangeScaler, RowNormalizer
+from typing import TYPE_CHECKING
+
+from hushpoint._on_demand import on_demand
+
+if TYPE_CHECKING:
+    from hushpoint.preprocessing.encoder import TableEncoder
+    from hushpoint.preprocessing.onehot import DeclaredOneHot
+    from hushpoint.preprocessing.quantiles import PrivateEstimate, private_quantile, private_ranges, private_row_norm
+    from hushpoint.preprocessing.scaling import PrivateRangeScaler, RangeScaler, RowNormalizer
 
 __all__ = [
     "DeclaredOneHot",
@@ -24,3 +29,19 @@ __all__ = [
     "private_ranges",
     "private_row_norm",
 ]
+
+__getattr__, __dir__ = on_demand(
+    __name__,
+    __all__,
+    {
+        "hushpoint.preprocessing.encoder": ["TableEncoder"],
+        "hushpoint.preprocessing.onehot": ["DeclaredOneHot"],
+        "hushpoint.preprocessing.quantiles": [
+            "PrivateEstimate",
+            "private_quantile",
+            "private_ranges",
+            "private_row_norm",
+        ],
+        "hushpoint.preprocessing.scaling": ["PrivateRangeScaler", "RangeScaler", "RowNormalizer"],
+    },
+)

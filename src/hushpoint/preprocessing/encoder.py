@@ -1,4 +1,7 @@
-"""A whole table as a matrix whose rows have a length that is known without looking at them."""
+"""A whole table as a matrix whose rows have a length that is known without looking at them.
+
+Whoever changes what a table becomes gives ``schema.ENCODING`` another number.
+"""
 
 from __future__ import annotations
 
