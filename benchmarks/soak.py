@@ -276,13 +276,14 @@ def report(
     answered = np.array([len(line["answered"]) for line in log])
     said = Counter(word for line in log for word in (*line["refused"].values(), *line["declined"].values()))
     slow = ", ".join(f"{2e3 * link.seconds:.0f}" for link in storm.links.values())
+    none = "no libfaketime" if storm.faketime is None else "none in the calm"
     lines: dict[str, object] = {
         "sites, seed": f"{options.sites}, {options.seed}",
         "rounds done, of them in the storm": f"{len(log)}, {stormy}",
         "minutes": f"{seconds / 60:.1f}",
         **dict(sorted(storm.done.items())),
         "slow links, ms to the server and back": slow,
-        "clocks wrong by, s": ", ".join(f"{wrong:+d}" for wrong in storm.clocks.values()) or "no libfaketime",
+        "clocks wrong by, s": ", ".join(f"{wrong:+d}" for wrong in storm.clocks.values()) or none,
         "seconds a round: median, worst": f"{np.median(each):.2f}, {each.max():.2f}",
         "sites that answered a round: median, fewest": f"{np.median(answered):.0f}, {answered.min()}",
         "reasons of those that did not": dict(said),
