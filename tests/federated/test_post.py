@@ -248,6 +248,19 @@ def test_a_node_that_claims_another_site_is_not_believed():
     assert rounds.directory.refused == {101}
 
 
+def test_a_site_that_could_not_start_is_asked_again():
+    # catches: one failure at the start, and a node that nobody asks for anything ever after
+    server, sites = federated()
+    failures, sound = iter([True]), sites[1]
+    sites[1] = guarded(lambda payload: b"%d" % (1 // 0) if next(failures, False) else sound(payload))
+    rounds = Rounds(server, Post(sites), PACE, None)
+    rounds.directory.patience = 0.0
+    for _ in range(3):
+        rounds.directory.refresh()
+    assert rounds.directory.refused == set()
+    assert 1 in rounds.directory.available
+
+
 def test_an_answer_to_hello_does_not_serve_twice():
     key = keys.new_key()
     first, second = b"hushpoint hello 1\nfirst", b"hushpoint hello 1\nsecond"

@@ -157,7 +157,7 @@ class Directory:
         for name, letter in _pulled(self.grid, self._open):
             node, payload = self._open.pop(name)
             said = unpacked(letter)
-            if said is not None:
+            if said is not None and said != _FAILED:  # a site that could not start is asked again
                 self._believe(node, payload, said)
 
     def _believe(self, node: int, payload: bytes, said: bytes) -> None:
