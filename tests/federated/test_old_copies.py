@@ -71,6 +71,17 @@ def test_a_covenant_whose_lines_were_lost_is_not_opened_by_vouching_for_another(
     assert said(fresh, "keys", 1, question=first_question(third.covenant).to_bytes()).status == "letter"
 
 
+def test_who_vouches_for_some_rounds_without_a_run_closes_those_that_are_known(tmp_path):
+    # catches: a number that counts in no run, and a run whose budget begins anew beside it
+    setting = with_plan("dp_sgd", 3)
+    site = site_of(setting, 0, SecureStore(SiteStore.create(tmp_path)))
+    question = first_question(setting.covenant).to_bytes()
+    assert said(site, "keys", 1, question=question).status == "letter"
+    SiteStore.readmit(lost(site, setting.covenant.run).directory, 2)
+    again = site_of(setting, 0, SecureStore(SiteStore(tmp_path)))
+    assert said(again, "keys", 9, question=question).status == "declined"
+
+
 def test_what_a_closed_covenant_allows_counts_against_the_own_limit(tmp_path):
     # catches: "0 participations" read as nothing spent, where all that was allowed may have been
     setting = with_plan("dp_sgd", 3)

@@ -190,7 +190,10 @@ class SiteStore:
         if run and elsewhere != 0:
             told.append(Vouched("", elsewhere))
         # Other runs of which lines are missing, or may be, are over for the site: nobody knows what is left of them.
+        # Only whoever vouches for nothing at all, in no run, has spoken of them too.
         others = {store.missing_run(ledger)} if elsewhere == 0 else store._runs(ledger)
+        if not run and participations == 0 == elsewhere:
+            others = set()
         told += [Vouched(other, None) for other in sorted({one for one in others if one} - {run})]
         line = {"vouched": [asdict(one) for one in told]}
         store.directory.mkdir(parents=True, exist_ok=True)
