@@ -538,8 +538,8 @@ BUGS = [
     _scores(
         name="table-score-from-a-product-of-matrices",
         file=f"{_HERE}/tables/model_file.py",
-        old="[product(rows, model) for model in models]",
-        new="[rows @ model for model in models]",
+        old="[product(rows, each) for each in",
+        new="[rows @ each for each in",
         why="one person's row changes the last bits of other people's answers",
     ),
     _scores(

@@ -43,7 +43,6 @@ class _PrivateClassifier(ClassifierMixin, PrivateLinear):
             The user of each row: the guarantee is then for users, who count equally however many rows they have.
         """
         X, y = self._checked_rows(X, y)
-        self.classes_ = class_set(y, self.classes)
         if len(self.classes_) < 2:
             raise ValueError(
                 "y has one class only. Pass labels of at least two classes, or declare the classes that can occur: "
@@ -66,7 +65,7 @@ class _PrivateClassifier(ClassifierMixin, PrivateLinear):
         X, y = self._checked(X, y)
         if self.classes is None:  # of declared ones it is known what they are
             require_labels(y)
-        class_set(y, self.classes)
+        self.classes_ = class_set(y, self.classes)
         return X, y
 
     def _declare(self) -> tuple[Loss, int]:

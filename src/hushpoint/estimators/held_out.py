@@ -14,6 +14,7 @@ from typing import Literal
 
 import numpy as np
 
+from hushpoint._fixed import _LOG2_HIGH, _LOG2_LOW, _TERMS
 from hushpoint._types import Array
 from hushpoint.estimators.calibration import scores_alone
 from hushpoint.losses import Loss
@@ -24,8 +25,6 @@ from hushpoint.rows import ArrayRows, Rows
 Merit = Literal["right", "log_loss", "squared error", "place", "off the middle"]
 
 LOG_LOSS = 4.0  # a row counts with at most so much: with a probability of 1.8% for what is true, or less
-_LOG2_HIGH, _LOG2_LOW = 0.693147180369123816490, 1.90821492927058770002e-10  # of ln 2; the first has 33 bits
-_EXP = tuple(1.0 / math.factorial(k) for k in range(12, -1, -1))
 _ATANH = tuple(1.0 / (2 * k + 1) for k in range(16, -1, -1))
 
 
@@ -100,7 +99,7 @@ def log_loss_alone(margins: Array) -> Array:
     """``log(1 + exp(-m))``, to a few units in the last place, by the four operations alone."""
     size = np.minimum(np.abs(margins), 600.0)
     whole = np.floor(size * 1.4426950408889634 + 0.5)
-    small = np.ldexp(_polynomial(_EXP, (whole * _LOG2_HIGH - size) + whole * _LOG2_LOW), -whole.astype(np.int32))
+    small = np.ldexp(_polynomial(_TERMS, (whole * _LOG2_HIGH - size) + whole * _LOG2_LOW), -whole.astype(np.int32))
     ratio = small / (2 + small)
     return np.asarray(2 * ratio * _polynomial(_ATANH, ratio * ratio) + np.where(margins < 0, size, 0.0))
 

@@ -85,9 +85,8 @@ def _roster(federation: Federation) -> str:
 def _agreement(federation: Federation) -> str:
     if federation.is_secure:
         secure = SecureFederation(federation)
-        covenant, made = secure.covenant(), federation.folder / "covenant.made"
-        said = federation.agreement_digest() + secure.roster().digest.hex()
-        if not made.is_file() or made.read_text(encoding="ascii").strip() != said:
+        covenant = secure.covenant()
+        if not secure.is_as_made():
             raise Wrong(
                 "federation.toml, schema.toml or a key has changed since covenant.json was made",
                 f"Undo that, or agree anew: hushpoint federated plan {federation.folder}",

@@ -16,10 +16,9 @@ from hushpoint._files import written_whole
 from hushpoint._types import Array
 from hushpoint._version import __version__
 from hushpoint.privacy.guarantee import Adjacency, Guarantee
-from hushpoint.rows.reading import scaled_to
 from hushpoint.schema import Number
 from hushpoint.tables.arrays import load_arrays
-from hushpoint.tables.model_file import FORMAT, FORMAT_VERSION, KINDS, as_long_as
+from hushpoint.tables.model_file import FORMAT, FORMAT_VERSION, KINDS, scores_alone
 from hushpoint.tables.outcomes import Outcomes
 from hushpoint.tables.scoring import Deviations, ScoringModel
 
@@ -99,13 +98,7 @@ class ArrayModel(ScoringModel):
 
     def decision_function(self, table: Any) -> Array:
         """A score for each row of an array."""
-        from hushpoint._fixed import product
-
-        rows = scaled_to(np.asarray(table, dtype=np.float64), self.row_norm)
-        models = np.atleast_2d(self.coefficients)  # each score a function of its row alone, to the bit
-        scores = np.column_stack([product(rows, model) for model in models]) + self.intercept
-        scores = as_long_as(rows, scores, self.whole_norm)
-        return np.asarray(scores[:, 0] if scores.shape[1] == 1 else scores)
+        return scores_alone(self, np.asarray(table, dtype=np.float64), self.row_norm)
 
     def score(
         self,

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from hushpoint._checks import require_choice
 from hushpoint._files import written_whole
-from hushpoint._fixed import squared_lengths
+from hushpoint._fixed import product, squared_lengths
 from hushpoint._types import Array
 from hushpoint._version import __version__
 from hushpoint.privacy.guarantee import Adjacency, Guarantee
@@ -155,15 +155,8 @@ class TableModel(ScoringModel):
         A product of matrices is not: it sums in an order that depends on which other rows there are. Noisy scores are
         made of these (docs/privacy.md, section 11).
         """
-        from hushpoint._fixed import product
-        from hushpoint.rows.reading import scaled_to
-
         rows = self._encoder(row_norm=None).transform(table)
-        rows = scaled_to(rows, self.encoding.get("row_norm"))
-        models = np.atleast_2d(self.coefficients)
-        scores = np.column_stack([product(rows, model) for model in models]) + self.intercept
-        scores = as_long_as(rows, scores, self.whole_norm)
-        return np.asarray(scores[:, 0] if scores.shape[1] == 1 else scores)
+        return scores_alone(self, rows, self.encoding.get("row_norm"))
 
     def score(
         self,
@@ -244,6 +237,16 @@ def as_long_as(rows: Any, scores: Array, norm: float | None) -> Array:
         return scores
     lengths = np.sqrt(squared_lengths(np.asarray(rows)) + 1.0)
     return np.asarray(scores * np.minimum(1.0, norm / lengths)[:, None])
+
+
+def scores_alone(model: TableModel | ArrayModel, rows: Array, row_norm: float | None) -> Array:
+    """Scores of rows that are encoded, each to the bit a function of its row and of the model."""
+    from hushpoint.rows.reading import scaled_to
+
+    rows = scaled_to(rows, row_norm)
+    scores = np.column_stack([product(rows, each) for each in np.atleast_2d(model.coefficients)]) + model.intercept
+    scores = as_long_as(rows, scores, model.whole_norm)
+    return np.asarray(scores[:, 0] if scores.shape[1] == 1 else scores)
 
 
 def _waves(encoding: Mapping[str, Any]) -> dict[str, Any]:

@@ -182,7 +182,7 @@ class SecureFederation:
     def write(self, *, new_run: bool = False) -> Covenant:
         """Make ``covenant.json``, unless nothing has changed, and hand it to the sites whose folders are here."""
         settings, shape, roster = self.base.settings(), self.base.shape(), self.roster()
-        if not new_run and self.place.is_file() and self._is_as_made():
+        if not new_run and self.place.is_file() and self.is_as_made():
             covenant = self.covenant()
         else:
             if not new_run and (self.base.run / "server.npz").exists():
@@ -210,7 +210,8 @@ class SecureFederation:
         """What the covenant would be made of now."""
         return self.base.agreement_digest() + self.roster().digest.hex()
 
-    def _is_as_made(self) -> bool:
+    def is_as_made(self) -> bool:
+        """Whether the covenant was made of the agreement and the keys that are here now."""
         return self._made.is_file() and self._made.read_text(encoding="ascii").strip() == self._now()
 
     def covenant(self) -> Covenant:
@@ -220,7 +221,7 @@ class SecureFederation:
     def current(self) -> Covenant:
         """The covenant, if it is of the agreement, the sites and the keys that are here now."""
         covenant = self.covenant()
-        if covenant.agreement.roster == self.roster() and not self._is_as_made():
+        if covenant.agreement.roster == self.roster() and not self.is_as_made():
             raise ValueError(
                 "federation.toml or schema.toml has changed since covenant.json was made. Undo that, or agree anew: "
                 f"hushpoint federated plan {self.base.folder} --new-run, and let every site accept it."
